@@ -4,7 +4,7 @@ import type { ActionReport } from '../engine/model/model.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 
-/** Problems that are remembered: their words may differ each time. */
+/** Problems that are remembered: their wording may differ each time. */
 const problemsMax = 1000
 
 /** @example return printReport(output, await act(engine, head, 'cancel', { reason })) */

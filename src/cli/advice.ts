@@ -371,7 +371,7 @@ const rp = await open()
 const order = randomUUID()
 const shipping = await rp.run(ship, { id: order })
 const picking = await rp.run(pick, { sku: 'A-1', order }, { id: order })
-// Both at one moment, with the mail between them; rp.groups.restore({ cut }) takes them back there together.
+// Both at one moment, with the mail between them; rp.groups.restore({ cut }) returns both to it.
 const members = [\`workflow/advised-ship/\${order}\`, \`workflow/advised-pick/\${order}\`]
 const { name, places } = await rp.groups.capture(\`advised-\${order}\`, members)
 await picking.signal('go')

@@ -1,5 +1,5 @@
 // The one table of commands, under the headings of `reprise help`: help, completion and parsing all read it. Each heading's
-// rows lie in a file of command-table/.
+// rows are in a file of command-table/.
 
 import type { CommandGroup, CommandRow, CommandSpec } from './command.ts'
 import { branches } from './command-table/branches.ts'

@@ -1,12 +1,12 @@
 // Between `reprise dev` and the server it has started: the server reports when the module is loaded, and continues on
-// request; when `reprise dev` is gone, it ends. Code that cannot be loaded therefore never replaces running code.
+// request; when `reprise dev` exits, it ends. Code that cannot be loaded therefore never replaces running code.
 
 const variable = 'REPRISE_DEV'
 
 export interface DevChannel {
   /** True if this server replaces another one, whose start messages are not repeated. */
   readonly isReload: boolean
-  /** Resolves when `reprise dev` is gone. */
+  /** Resolves when `reprise dev` has exited. */
   readonly over: Promise<void>
   /** Reports that everything is loaded, and resolves when this server may start. */
   turn(): Promise<void>

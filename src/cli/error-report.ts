@@ -75,7 +75,7 @@ export function reportError(
   if (isVerbose && error instanceof Error) reportLines(output, '', error.stack ?? '')
 }
 
-/** Further lines are indented: none of them may be mistaken for ours. */
+/** Further lines are indented: none of them must look like ours. */
 function reportLines(output: Output, start: string, text: string): void {
   const [first, ...rest] = text.split('\n')
   output.note(`${start}${first}`)

@@ -1,5 +1,5 @@
 // One process at a time for a file that is assembled over time. The lock is a file beside it that names its process, and is
-// touched while that process lives. A lock whose process is gone, or that was not touched for a minute, is taken over.
+// touched while that process lives. A lock whose process has exited, or that was not touched for a minute, is taken over.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'

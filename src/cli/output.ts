@@ -42,7 +42,7 @@ export class Output {
     this.errorColours = coloursFor(terminal.stderr.isTTY === true, terminal.env)
   }
 
-  /** Calls `call` when the reader of the results is gone, as after `| head`. */
+  /** Calls `call` when the reader of the results has exited, as after `| head`. */
   onClosed(call: () => void): void {
     this.#terminal.stdout.once?.('error', call)
   }

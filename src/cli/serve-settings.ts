@@ -47,12 +47,12 @@ function cacheKeep(options: Options): ServerSetting {
 
 function fromOf(options: Options, option: string, variable?: string): Pick<ServerSetting, 'from' | 'by'> {
   if (options[option] !== undefined) return { from: 'command line', by: `--${option}` }
-  // An empty variable counts as unset, as for the command line.
+  // An empty variable is treated as unset, as for the command line.
   if (variable !== undefined && process.env[variable]) return { from: 'environment', by: variable }
   return { from: 'default' }
 }
 
-/** Without credentials and query: each may contain a password. Removes too much rather than too little. */
+/** Without credentials and query: each may contain a password. Errs on the side of removing too much. */
 export function withoutSecrets(url: string): string {
   return url.replace(/:\/\/.*@/s, '://').replace(/[?#].*/s, '')
 }

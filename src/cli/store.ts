@@ -35,7 +35,7 @@ export interface StoreOptions {
   readonly readOnly?: boolean
   /** Writes nothing: a missing store is replaced with an empty one in memory. */
   readonly isDryRun?: boolean
-  /** The content of the folder of chunks is lost for good: the store is opened without it. */
+  /** The content of the folder of chunks is lost permanently: the store is opened without it. */
   readonly areChunksLost?: boolean
   /** Also opens a store whose restore has not finished. Default: false. */
   readonly evenUnfinished?: boolean

@@ -38,7 +38,7 @@ import { job } from 'reprise/job'
 
 export const work = job('${name}', {
   source: Array.from({ length: 500 }, (_, i) => ({ id: \`item-\${i + 1}\` })), // anything that can be iterated
-  key: (item) => item.id, //                                 what makes an item this item
+  key: (item) => item.id, //                                 what identifies an item
   concurrency: 8,
   retry: { attempts: 4 },
   each: async (item, ctx) => {

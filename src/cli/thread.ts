@@ -34,7 +34,7 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   await engine.close({ grace })
   clearInterval(reporting)
   reportProgress()
-  // A source that still lists its partitions, or connects to brokers that are away, would keep the thread alive.
+  // A source that still lists its partitions, or connects to unavailable brokers, would keep the thread alive.
   process.exit()
 }
 

@@ -1,4 +1,4 @@
-// Identity beyond the store: everything that leaves a store and comes back (idempotency keys, ids, positions) is derived
+// Identity beyond the store: everything that leaves a store and returns (idempotency keys, ids, positions) is derived
 // here, and nowhere else.
 //
 //   store      128 random bits, made with the namespace. Restores and moves of the whole store keep these bits and the
@@ -23,7 +23,7 @@ import type { RequestRow } from './store/requests.ts'
 export interface StoreIdentity {
   /** 32 hexadecimal digits. */
   readonly id: string
-  /** Changes when the store goes back to an earlier state: positions issued before become invalid. */
+  /** Changes when the store returns to an earlier state: positions issued before become invalid. */
   readonly incarnation: string
   /**
    * A number of the incarnation that only grows: 0 for a store that never went back, otherwise hours since 2026. Numeric
@@ -47,7 +47,7 @@ const seqsMax = 2 ** 32
 const livesApart = 4
 const erasStart = Date.UTC(2026, 0, 1)
 
-/** The era of a store that goes back to an earlier state now. */
+/** The era of a store that now returns to an earlier state. */
 export function nextEra(before: number, now: number): number {
   return Math.max(before + 1, Math.floor((now - erasStart) / 3_600_000))
 }
@@ -134,7 +134,7 @@ export function epochOfLease(mark: string, lease: number): number | null {
 
 /**
  * The name of a request of an application (RequestRow): its number, and a check over the store and the request's content. A
- * number of another store, or of a request that a restore replaced, is not believed.
+ * number of another store, or of a request that a restore replaced, is not trusted.
  * @example requestName(sha256, identity.known, 'shop', row) // '12-9f86d081'
  */
 export function requestName(

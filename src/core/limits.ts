@@ -7,7 +7,7 @@
 export const retiredWorkers = { kept: 200, keptMs: 600_000 } as const
 
 /**
- * How long a store remembers the life of a forgotten id after `tidy`. An id that is used again later starts above every
+ * How long a store keeps the life of a forgotten id after `tidy`. An id that is used again later starts above every
  * remembered life, so it never reuses the life of an earlier use; its number may then differ after a restore.
  */
 export const pastLives = { keptMs: 30 * 86_400_000 } as const
@@ -55,7 +55,7 @@ export interface Limits {
   readonly forkDepth: number
   /** Directories below one another in a captured or restored tree of files. */
   readonly treeDepth: number
-  /** Names in a captured or restored tree of files, including those that are left alone. */
+  /** Names in a captured or restored tree of files, including excluded ones. */
   readonly treeNames: number
   /** How long the user's code inside a transaction may take, in milliseconds: the transaction holds locks meanwhile. */
   readonly userCodeMs: number

@@ -71,7 +71,7 @@ export function forEach(names: string, ...allowed: readonly Allowed[]): Record<s
 }
 
 /**
- * Validates values of options at the call: a misspelt word would otherwise count as one of the others. Absent options are not
+ * Validates values of options at the call: otherwise a misspelt word would act like one of the others. Absent options are not
  * checked.
  * @example checkValues('schedule nightly', options, { overlap: ['skip', 'allow'] })
  */

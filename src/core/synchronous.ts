@@ -31,7 +31,7 @@ export function refuseThenable(value: unknown, place: string, instead: string, v
 }
 
 /**
- * The same for several values that one callback returned. All of them are looked at, so that no rejection stays unhandled.
+ * The same for several values that one callback returned. All of them are inspected, so that no rejection stays unhandled.
  * @example refuseThenables([...items], 'flatMap#1', 'use call() behind it')
  */
 export function refuseThenables(values: readonly unknown[], place: string, instead: string): void {

@@ -1,7 +1,7 @@
 // CSV (RFC 4180): quoted fields, doubled quotes, line ends inside quotes. A quote opens a field only at the field's start, here
 // and where records are split.
 
-/** Why a text cannot stand between fields; null for one that can. */
+/** The reason a text cannot separate fields; null if it can. */
 export function separatorFault(separator: string): string | null {
   if (separator === '') return 'the separator must not be empty'
   return /["\r\n]/.test(separator) ? 'the separator must not contain a quote or a line end' : null

@@ -1,5 +1,5 @@
 // The one deep comparison of values: of states, saves, session data and cells of a pipeline. It covers every value that the
-// codec stores. Two values are equal if they hold the same, whatever the order of keys, of map entries and of set members;
+// codec stores. Two values are equal if they contain the same, whatever the order of keys, of map entries and of set members;
 // references may be shared on one side and not on the other. The stack of an error is not compared.
 
 export interface Difference {

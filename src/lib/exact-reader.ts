@@ -11,7 +11,7 @@ export class ExactReader {
     this.#endsEarly = endsEarly
   }
 
-  /** A copy, which keeps no larger buffer alive. Memory is taken as the bytes arrive: the length may be a lie. */
+  /** A copy, which keeps no larger buffer alive. Memory is taken as the bytes arrive: the stated length may be wrong. */
   async exactly(count: number): Promise<Uint8Array> {
     if (this.#rest.length >= count) return new Uint8Array(this.#take(count))
     const pieces: Uint8Array[] = []

@@ -29,7 +29,7 @@ export class Watch {
   }
 }
 
-/** A copy of a value from before a function call. */
+/** A copy of a value, made before a function call. */
 export class Before {
   readonly #value: unknown
   readonly #copy: unknown
@@ -54,7 +54,7 @@ export class Before {
 
 const tooLarge: unique symbol = Symbol('too large')
 
-/** Copies plain values deeply. Class instances are kept as they are: their parts may be private. */
+/** Copies plain values deeply. Class instances are kept as they are: their fields may be private. */
 class Copier {
   #parts = 0
   /** The copy shares nothing with the value. */

@@ -1,4 +1,4 @@
-// A process as Linux describes it in /proc/PID/stat. Null on other systems, and for a process that is gone.
+// A process as Linux describes it in /proc/PID/stat. Null on other systems, and for a dead process.
 
 import { readFileSync } from 'node:fs'
 

@@ -46,12 +46,12 @@ export class RecordSplitter {
     return records
   }
 
-  /** The bytes behind the last line end, as they are now; null if there are none. */
+  /** The bytes after the last line end so far; null if there are none. */
   rest(): TextRecord | null {
     return this.#rest.length === 0 ? null : this.#record(0, this.#rest.length, this.#rest.length)
   }
 
-  /** The next line end that ends a record; negative if there is none. Either way, the bytes before it count as searched. */
+  /** The next line end that ends a record; negative if there is none. In both cases, the bytes before it have been searched. */
   #lineEnd(): number {
     const [bytes, separator] = [this.#rest, this.#separator]
     if (separator === null) {

@@ -184,7 +184,7 @@ export class Latch<T = void> {
   }
 }
 
-/** Runs work one piece after another, in call order. A failed piece does not stop the next. */
+/** Runs pieces of work one after another, in call order. A failure does not stop the next piece. */
 export class Mutex {
   #last: Promise<unknown> | null = null
 

@@ -34,7 +34,7 @@ async function firstAt(engine: Reprise): Promise<number | null> {
   return heads.length === 0 ? null : Math.min(...heads.map((head) => head.createdAt))
 }
 
-/** Nothing to protect: it ends with the process. */
+/** Nothing to protect: the store ends with the process. */
 export async function protectionChecks(engine: Reprise, now: number): Promise<Check[]> {
   if ((await engine.facts()).kind === 'memory') return []
   return protectionHealth(await protectionOf(engine), now)

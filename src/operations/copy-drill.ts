@@ -1,6 +1,6 @@
 // The drill of a copy of the whole store: the copy is restored to a separate place, verified, compared with the store, and
-// measured. RPO: the work that would be lost with the store now. RTO: the time until the store is back. The outcome is noted in
-// the store, so that a failed drill stays an alarm until one succeeds.
+// measured. RPO: the work that would be lost with the store now. RTO: the time until the store is back. The outcome is recorded
+// in the store, so that a failed drill stays an alarm until one succeeds.
 
 import { type Coordinate, toHex } from '../core/coordinate.ts'
 import { formatMs } from '../core/duration.ts'

@@ -23,7 +23,7 @@ interface Halt {
 
 /** Statuses in which a run makes no progress until a person acts. */
 const halts: Readonly<Record<string, Halt>> = {
-  // The run stays half undone.
+  // The run stays partially undone.
   stuck: {
     name: 'compensations',
     words: 'a compensation failed permanently',

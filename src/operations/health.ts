@@ -212,7 +212,7 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
 
 /**
  * The reason why its recovery point is too old by its own policy: far more entries or time since the newest intact checkpoint
- * than the policy requires, or than its budget allows at the measured costs. Without either, by the usual bound. Null: it is
+ * than the policy requires, or than its budget allows at the measured costs. Without either, by the default bound. Null: it is
  * fine.
  */
 function whyBehind(

@@ -52,7 +52,7 @@ export function finalOf(engine: Reprise, heads: readonly Head[]): string[] {
   return heads.map((head) => lettersIn(engine, head).final?.(head) ?? null).filter((why) => why !== null)
 }
 
-/** These letters count as finished from now on. NOT_FOUND if none of them exists. */
+/** These letters are then treated as finished. NOT_FOUND if none of them exists. */
 export async function discard(
   engine: Reprise,
   heads: readonly Head[],

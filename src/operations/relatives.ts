@@ -16,7 +16,7 @@ export interface Relative {
   readonly seq: number
   readonly status: string
   readonly updatedAt: number
-  /** Left by a rollback: its history no longer counts. */
+  /** Left by a rollback: its history is no longer current. */
   readonly isArchive: boolean
 }
 

@@ -21,7 +21,7 @@ export interface StrandedRequest {
   readonly target: string
   readonly id: string
   readonly sentAt: number
-  /** Why it was refused. Null: it waits for a worker that has the definition. */
+  /** The reason it was refused. Null: it waits for a worker that has the definition. */
   readonly problem: string | null
 }
 

@@ -37,7 +37,7 @@ export async function act(
 }
 
 /**
- * Throws the error that the verb would be refused with, and changes nothing: a refusal is reported before a person is asked
+ * Throws the error with which the verb would be refused, and changes nothing: a refusal is reported before a person is asked
  * to confirm.
  * @example await mayAct(engine, head, 'terminate')
  * /

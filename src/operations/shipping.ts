@@ -9,7 +9,7 @@ import { feedEnd, positionNumber } from './feed-end.ts'
 import { count, relative } from './figures-as-text.ts'
 import type { Check } from './health.ts'
 
-/** A shipper without a report for this long, or for this many of its rounds, counts as stalled. */
+/** A shipper without a report for this long, or for this many of its rounds, is treated as stalled. */
 const silentMs = 60_000
 const silentRounds = 20
 

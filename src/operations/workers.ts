@@ -1,4 +1,4 @@
-// Workers as seen from this machine: one whose process died here counts as gone at once, although its lease has not expired.
+// Workers as seen from this machine: one whose process died here is treated as dead at once, although its lease has not expired.
 // This only reads; the process that takes over the work declares it dead.
 
 import { formatMs } from '../core/duration.ts'

@@ -113,7 +113,7 @@ export function causesOf(rows: readonly (Row & { readonly error: string })[]): C
 }
 
 /**
- * The first line without ids, times and large numbers, so that equal causes have equal texts. A status code stays.
+ * The first line without ids, times and large numbers, so that equal causes have equal texts. Status codes are kept.
  * @example causeIn('503 for order-4711 at 10:31') // '503 for … at …'
  */
 export function causeIn(error: string): string {

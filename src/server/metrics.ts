@@ -235,7 +235,10 @@ export class Metrics {
     ]
   }
 
-  /** While the store is away, its last values stay, and `reprise_store_up` is 0: the page of figures is always answered. */
+  /**
+   * While the store is unavailable, its last values are kept, and `reprise_store_up` is 0: the page of figures is always
+   * answered.
+   */
   async #lookAtStore(engine: Reprise): Promise<void> {
     const late = () => new RepriseError('STORE_UNREACHABLE', 'the store did not answer in time', {})
     const isUp = await withinOrFail(realTime, storeWithinMs, this.#askStore(engine), late).then(

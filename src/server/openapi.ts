@@ -124,7 +124,7 @@ function bodyOf({ id, body, takesBytes, takesStream, bodyTypes, method }: Route,
 class NamedSchemas {
   readonly all: Record<string, Record<string, unknown>> = {}
 
-  /** `usual`: its name, unless it has one. */
+  /** `usual`: the name to use if it has none. */
   of(schema: Schema, usual: string): Record<string, unknown> {
     const { nullable, description, default: _, ...shape } = schema
     const name = shape.name ?? usual

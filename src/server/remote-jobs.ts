@@ -11,7 +11,7 @@ import { consumer, type JobRun } from '../layers/job/index.ts'
 import { sleep } from '../lib/waiting.ts'
 import { ownersAlive } from '../operations/workers.ts'
 
-/** How often a server looks for jobs whose process is gone. */
+/** How often a server looks for jobs whose process died. */
 const pollMs = 2000
 const beganMs = 10
 const graceMs = 1000
@@ -60,7 +60,7 @@ export class RemoteJobs {
     return { isNew: known === null }
   }
 
-  /** Continues the jobs of this store whose process is gone, now and from now on. */
+  /** Continues jobs of this store whose process died: existing ones now, later ones as they are found. */
   continue(): void {
     const host = hostOf(this.#engine)
     const look = async () => {

@@ -68,7 +68,7 @@ export class RequestSlots {
 
   /**
    * Holds a slot while a stream is open. `end` is called when the server closes; the returned function releases the slot. One
-   * token holds at most half of the slots, so that it cannot lock the others out.
+   * token holds at most half of the slots, so that it cannot lock out the others.
    */
   stream(token: string, end: () => void): () => void {
     if (this.#isClosing) throw closing()

@@ -1,4 +1,5 @@
-// Finds the handler of a method and a path. A fixed segment counts before a parameter, and a parameter before the rest of a path.
+// Finds the handler of a method and a path. A fixed segment takes precedence over a parameter, and a parameter over the rest of
+// a path.
 
 interface Place<Handler> {
   readonly fixed: Map<string, Place<Handler>>

@@ -1,4 +1,4 @@
-// Restricts a principal to its timelines: lists are narrowed to its scopes, and timelines outside count as nonexistent.
+// Restricts a principal to its timelines: lists are narrowed to its scopes, and other timelines do not exist for it.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { noTimeline, type RepriseError } from '../core/errors.ts'

@@ -341,7 +341,7 @@ class RunningServer {
     const principal = await authorize(request.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
-    // Only the host knows whether a cookie was used, so a request without an authorization header counts as a browser's.
+    // Only the host knows whether a cookie was used, so a request without an authorization header is treated as a browser's.
     return { principal: { ...principal, role }, isBrowser: request.header('authorization') === null }
   }
 

@@ -56,7 +56,7 @@ export class SharedFeed {
     return place
   }
 
-  /** Stops reading when the last waiting client is gone. */
+  /** Stops reading when the last waiting client has disconnected. */
   leave(place: Place): void {
     place.waiting -= 1
     if (place.waiting > 0 || place.isRead) return
@@ -132,7 +132,7 @@ class Follower implements ByteSource {
     if (!this.#page && this.#error === undefined) await this.#news()
     if (this.#page) return this.#take(this.#page)
     if (this.#error === undefined) return this.#isOver ? null : Buffer.from(': still here\n\n')
-    // Reported in the stream: the response has begun, and a client must not reconnect with a position that is gone.
+    // Reported in the stream: the response has begun, and a client must not reconnect with a lost position.
     const code = this.#error instanceof RepriseError ? this.#error.code : 'BUG'
     this.close()
     return Buffer.from(`event: problem\ndata: ${JSON.stringify({ code })}\n\n`)

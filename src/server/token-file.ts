@@ -39,7 +39,7 @@ export function readTokens(path: string): AccessToken[] | null {
   let text: string
   try {
     const { mode } = statSync(path)
-    // Windows has no such bits.
+    // Windows has no such mode bits.
     if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
       const what = `${path} can be read by others: chmod 600 ${path}, and replace the tokens in it`
       throw new RepriseError('INVALID_ARGUMENT', what, { file: path })

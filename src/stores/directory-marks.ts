@@ -62,7 +62,7 @@ export async function writeOwner(directory: string, owner: string): Promise<void
   await writeOnce(directory, ownerName, owner)
 }
 
-/** From now on no store counts as the only owner. */
+/** From now on, no store is treated as the only owner. */
 export async function writeShared(directory: string): Promise<void> {
   await writeOnce(directory, sharedName, 'chunks of several stores')
 }

@@ -375,7 +375,7 @@ export class WorkflowKit {
     return next > this.clock.now() ? next : this.clock.nextAt()
   }
 
-  /** Waits until nothing happens any more. Steps that do real work are given real time. */
+  /** Waits until nothing more happens. Steps that do real work are given real time. */
   async #quiet(isDone: () => boolean): Promise<void> {
     for (let turns = 0, waitedMs = 0; turns < quietTurns && !isDone(); ) {
       const before = this.clock.activity

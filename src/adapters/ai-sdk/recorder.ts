@@ -228,7 +228,7 @@ export class Recorder {
     return new Map(done.map((effect) => [effect.id, effect]))
   }
 
-  /** The same call from before a rollback that could not undo it: it is not made a second time. */
+  /** A call from before a rollback that could not undo it: it is not repeated. */
   #claimStanding(id: string): Effect | undefined {
     for (const [key, effect] of this.#unclaimed) {
       if (isOfThisRun(key, this.#open.state) || contentOf(key) !== contentOf(id)) continue

@@ -218,7 +218,7 @@ function isAway(error: unknown): boolean {
   if (error instanceof RepriseError || !(error instanceof Error)) return false
   const { code } = error as { readonly code?: unknown }
   if (typeof code === 'number') return awayCodes.has(code) || code === 406
-  // The driver reports a connection that ended as a text alone.
+  // The driver reports a closed connection only as text.
   return (
     error instanceof AmqpAway ||
     typeof code === 'string' ||

@@ -1,5 +1,5 @@
 // The port on @kafkats/client: its cluster finds leaders and coordinators, its brokers send requests. This file waits, in
-// one place, for brokers that are away, leaders that move and markers that are still being written.
+// one place, for unavailable brokers, leaders that move and markers that are still being written.
 
 import {
   type Broker,
@@ -88,7 +88,7 @@ interface Waiting {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Retries until the work succeeds, for as long as brokers may be away. */
+/** Retries until the work succeeds, for as long as brokers may be unavailable. */
 async function whileAway<R>({ what, awayMs, isPassing, prepare, signal }: Waiting, work: () => Promise<R>): Promise<R> {
   const until = Date.now() + awayMs
   for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
@@ -107,11 +107,11 @@ async function whileAway<R>({ what, awayMs, isPassing, prepare, signal }: Waitin
 class KafkatsPort implements KafkaPort {
   readonly #client: KafkaClient
   readonly #awayMs: number
-  /** By broker: since when its fetches have had no answer. */
+  /** By broker: the time since which its fetches have had no answer. */
   readonly #silentSince = new Map<number, number>()
   /** Until when each fetch in progress should have its answer. */
   readonly #answersDue = new Set<{ readonly at: number }>()
-  /** By topic and partition: since when its leader refuses reads. */
+  /** By topic and partition: the time since which its leader refuses reads. */
   readonly #refusedSince = new Map<string, number>()
   #isClosed = false
 
@@ -192,7 +192,7 @@ class KafkatsPort implements KafkaPort {
   }
 
   /**
-   * TRANSACTION_EXPIRED if a newer transaction was begun under this id. The request to begin one does not suffice: the broker
+   * TRANSACTION_EXPIRED if a newer transaction was begun under this id. The request to begin one is not enough: the broker
    * aborts an open transaction of the newer process before it compares epochs. The end of a transaction is refused by its
    * epoch first, and one that is not open is not changed.
    */
@@ -324,8 +324,8 @@ class KafkatsPort implements KafkaPort {
       answer = await leader.fetch({ ...limits, topics: [{ topic, partitions }] })
     } catch (error) {
       if (this.#isClosed) throw error
-      // The broker is away: its partitions soon have another leader, or it comes back. A broker that accepts connections but
-      // never answers is not retried forever.
+      // The broker is unavailable: its partitions soon have another leader, or it comes back. A broker that accepts connections
+      // but never answers is not retried forever.
       const since = this.#silentSince.get(leader.nodeId)
       if (since && Date.now() - since > this.#awayMs)
         throw brokerAway(`fetch of ${topic}`, 'no broker', this.#awayMs, error)
@@ -399,7 +399,7 @@ class KafkatsPort implements KafkaPort {
   }
 
   /**
-   * Retries until the work succeeds, for as long as brokers may be away. Each retry refreshes the leaders of the topic's
+   * Retries until the work succeeds, for as long as brokers may be unavailable. Each retry refreshes the leaders of the topic's
    * partitions: the client itself would do so only after minutes.
    */
   #again<R>(what: string, topic: string | null, work: () => Promise<R>): Promise<R> {

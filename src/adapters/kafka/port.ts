@@ -8,7 +8,7 @@ export interface KafkaConnecting {
   /** Addresses to connect to: host:port. */
   readonly brokers: readonly string[]
   readonly clientId?: string
-  /** How long brokers may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
+  /** How long brokers may be unavailable before the run ends with BROKER_AWAY. Default: 1 minute. */
   readonly awayFor?: Duration
   /** Further options of `KafkaClient` of @kafkats/client: tls, sasl, timeouts. */
   readonly client?: Readonly<Record<string, unknown>>
@@ -84,7 +84,7 @@ export interface KafkaPort {
   begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId>
   addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void>
   produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void>
-  /** 'gone': the transaction no longer exists. If it ended the same way before, the result is 'ended' again. */
+  /** 'gone': the transaction no longer exists. If it already ended the same way, the result is 'ended' again. */
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
   /** For tools that monitor the lag of a group; nothing here reads them. */
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>

@@ -166,8 +166,8 @@ class KafkaWriter<T> implements SinkWriter {
   }
 
   async close(): Promise<void> {
-    // The cut transactions may be published: the next process handles them. The current one need not block readers.
-    // A broker that is away is not awaited: it aborts the transaction by itself, or the next process does.
+    // The cut transactions may be published: the next process handles them. The current transaction must not block readers.
+    // An unavailable broker is not awaited: it aborts the transaction by itself, or the next process does.
     const aborted = this.#current?.abort().catch(() => undefined)
     if (aborted) await Promise.race([aborted, sleep(realTime, abortWithinMs, { isAwaited: false })])
     await this.#port.close()

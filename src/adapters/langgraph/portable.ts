@@ -32,7 +32,7 @@ export class Leaf {
 export class LangChainObject {
   readonly id: readonly string[]
   readonly kwargs: unknown
-  /** True: `kwargs` come from the class's toJSON, and LangChain's loader revives them; false: those of a message class. */
+  /** True: `kwargs` come from the class's toJSON, and LangChain's loader revives them; false: those from a message class. */
   readonly isForLoader: boolean
 
   constructor(id: readonly string[], kwargs: unknown, isForLoader: boolean) {

@@ -1,5 +1,5 @@
 // Plans the entry of a put: the differences of a checkpoint from its parent. LangGraph names the changed channels
-// (newVersions); any other channel keeps the parent's value if the versions agree, and is omitted if there is no parent.
+// (newVersions); any other channel keeps the parent's value if the versions agree, and is omitted without a parent.
 
 import type { ChannelVersions, Checkpoint, CheckpointMetadata } from '@langchain/langgraph-checkpoint'
 import { equalBytes } from '../../core/coordinate.ts'

@@ -1,4 +1,4 @@
-// A connection to NATS: the user's, which stays open, or an own one, which is closed with the source or sink that opened it.
+// A connection to NATS: the user's, which stays open, or its own, which is closed with the source or sink that opened it.
 
 import {
   type ConsumerMessages,
@@ -15,7 +15,7 @@ import { awayMsOf, brokerAway } from '../../core/retry/broker-away.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 
 export interface NatsPatience {
-  /** How long a server may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
+  /** How long a server may be unavailable before the run ends with BROKER_AWAY. Default: 1 minute. */
   readonly awayFor?: Duration
 }
 
@@ -50,7 +50,7 @@ export function checkConnecting(name: string, options: NatsConnecting): void {
 
 const pauseMs = 100
 
-/** Retries until the work succeeds, for as long as a server may be away. `isOver`: the result is no longer needed. */
+/** Retries until the work succeeds, for as long as a server may be unavailable. `isOver`: the result is no longer needed. */
 export async function whileAway<R>(
   options: NatsPatience,
   what: string,
@@ -109,7 +109,7 @@ export function watchFetch(fetched: ConsumerMessages, expiresMs: number): () => 
   }
 }
 
-/** A server that is away at the start is awaited like one that goes away later. */
+/** An unavailable server at the start is awaited like one that goes away later. */
 export async function accessTo(options: NatsConnecting): Promise<NatsAccess> {
   return await whileAway(options, 'connect', () => access(options))
 }
@@ -132,7 +132,7 @@ async function access({ servers, connection }: NatsConnecting): Promise<NatsAcce
 }
 
 function optionsOf(servers: NonNullable<NatsConnecting['servers']>): NodeConnectionOptions {
-  // The broker may be away for a while: each caller has its own time limit.
+  // The broker may be unavailable for a while: each caller has its own time limit.
   const usual = { maxReconnectAttempts: -1, reconnectTimeWait: 250 }
   if (typeof servers === 'string') return { ...usual, servers }
   return Array.isArray(servers)

@@ -68,7 +68,7 @@ export function natsBroker(options: NatsConsuming): ExternalQueue<NatsRecord> {
     isAway: (error) => isAway(error) || isReprise(error, 'BROKER_AWAY'),
     async connect() {
       const { servers, connection } = options
-      // The job itself waits for a server that is away.
+      // The job itself waits for an unavailable server.
       const access = await accessTo({ ...((servers ? { servers } : { connection }) as NatsServers), awayFor: 1 })
       try {
         const heldMs = await ensureConsumer(access, options, holdMs)
@@ -115,7 +115,7 @@ class NatsConsumer implements QueueConnection<NatsRecord> {
   readonly #changed = new Condition()
   /** Delivered by the server, and not received yet. */
   readonly #ready: JsMsg[] = []
-  /** Messages of this connection: the server delivers those of an earlier one again. */
+  /** Messages of this connection: the server redelivers those of an earlier connection. */
   readonly #own = new WeakSet<JsMsg>()
   #fetched: ConsumerMessages | null = null
   #isFetching = false

@@ -225,7 +225,7 @@ class NatsWriter<T> implements SinkWriter {
         if (seen >= state.last_seq) break
       }
       endWatch()
-      // All other messages before the last one are gone.
+      // All other messages before the last one were removed.
       if (seen === before) break
     }
     await consumer.delete().catch(() => undefined)

@@ -1,4 +1,4 @@
-// A JetStream stream as a source. A position is the sequence, in the stream, of the last message that was handed on: nothing
+// A JetStream stream as a source. A position is the sequence, in the stream, of the last message that was passed on: nothing
 // is acknowledged, and no consumer is left on the server. JetStream has no partitions; subjects that are declared as
 // partitions are read side by side, each with its own position.
 
@@ -167,7 +167,7 @@ class NatsReader implements SourceReader<NatsRecord> {
       } catch (error) {
         if (this.#isOver) return
         failingSince ??= Date.now()
-        // A server that was away has lost the consumer: a new one continues after the last message.
+        // A server that was unavailable has lost the consumer: a new one continues after the last message.
         if (error instanceof RepriseError) throw error
         if (Date.now() - failingSince > awayMs)
           throw brokerAway(`read ${this.#options.stream}`, 'no server of NATS', awayMs, error)
@@ -225,7 +225,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     return this.#ready.push({ partition, values: messages.map(recordOf), positionAt, position: messages.at(-1)!.seq })
   }
 
-  /** All messages of the stream are wanted: a gap means that a message is gone. */
+  /** All messages of the stream are required: a gap means that a message was removed. */
   get #isWhole(): boolean {
     return this.#options.filter === undefined && this.#options.partitions === undefined
   }

@@ -118,7 +118,7 @@ export class RepriseSession implements Session {
   }
 
   /**
-   * Removes the items for good, with their history: they can no longer be read. If a fork or a savepoint still holds them, the
+   * Removes the items permanently, with their history: they can no longer be read. If a fork or a savepoint still holds them, the
    * session is empty all the same, and PINNED names the holder.
    */
   async clearSession(): Promise<void> {

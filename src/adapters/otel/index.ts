@@ -113,7 +113,7 @@ class SpanRun implements RunTrace {
     call: (traceparent: string | undefined) => T,
   ): T {
     const facts = { 'reprise.step': of.step, 'reprise.attempt': of.attempt, 'reprise.key': of.key }
-    // A step that begins after the run has left would never be ended.
+    // A step that begins after the run has left memory would never be ended.
     const below = this.#isOver ? this.#context : this.#step(of.step).context
     const span = this.#begin(`attempt ${of.step}`, facts, true, below)
     try {
@@ -178,7 +178,7 @@ class SpanRun implements RunTrace {
     const kind = isCall ? SpanKind.CLIENT : SpanKind.INTERNAL
     const span = this.#tracer.startSpan(name, { kind, attributes }, parent)
     const below = new SpanBelow(span, parent, this.#open)
-    // A pending call may still begin a span after the run has left.
+    // A pending call may still begin a span after the run has left memory.
     if (this.#isOver) below.end({ 'reprise.left': 'too late' })
     return below
   }

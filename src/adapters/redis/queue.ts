@@ -86,7 +86,7 @@ export function redisBroker(options: RedisConnecting): ExternalQueue<RedisMessag
       const { createClient } = await loadDriver()
       const given = typeof url === 'string' ? { url } : url
       const socket = { ...(given as { readonly socket?: object }).socket, reconnectStrategy: false }
-      // A request that blocks holds its connection: the others have one of their own.
+      // A request that blocks holds its connection: the others have a separate one.
       const [reading, acting] = [0, 1].map(() => createClient({ ...given, RESP: 2, socket }))
       const connection = new RedisConnection(reading!, acting!, options, holdMs, context)
       try {
@@ -158,7 +158,7 @@ class RedisConnection implements QueueConnection<RedisMessage> {
     const commands = remove
       ? [['MULTI'], ['XACK', stream, group, ...ids], ['XDEL', stream, ...ids], ['EXEC']]
       : [['XACK', stream, group, ...ids]]
-    // Sent together: a crash between two commands would leave entries behind for good.
+    // Sent together: a crash between two commands would leave entries behind permanently.
     await Promise.all(commands.map((command) => this.#send(this.#acting, command)))
   }
 
@@ -206,12 +206,12 @@ class RedisConnection implements QueueConnection<RedisMessage> {
     const command = ['XAUTOCLAIM', stream, group, this.#consumer, String(this.holdMs), '0-0', 'COUNT', String(max)]
     const [, rows] = (await this.#send(this.#acting, command)) as readonly [string, readonly (Row | null)[]]
     const claimed = rows.filter((row): row is Row => row !== null)
-    // A full answer may have more behind it.
+    // After a full answer, there may be more.
     this.#claimedAt = claimed.length >= max ? Number.NEGATIVE_INFINITY : now
     return claimed.map((row) => this.#deliveryOf(row, true))
   }
 
-  /** Without entries of its own, a consumer of a process that died is only a name. */
+  /** Without entries, the consumer of a dead process is only a name. */
   async #forgetConsumers(): Promise<void> {
     const { stream, group } = this.#options
     const rows = (await this.#send(this.#acting, ['XINFO', 'CONSUMERS', stream, group])) as readonly unknown[][]

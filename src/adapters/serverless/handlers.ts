@@ -15,7 +15,7 @@ export interface RouteOptions extends ServerlessOptions {
   readonly secret: string | null
   /**
    * Keeps the function alive after its response, as `waitUntil` of Vercel does: signed requests are then answered with 202 at
-   * once, so that their sender need not wait for the work. Default: the answer comes after the work, with its report.
+   * once, so that their sender does not wait for the work. Default: the answer comes after the work, with its report.
    */
   readonly waitUntil?: (work: Promise<unknown>) => void
 }
@@ -134,7 +134,7 @@ async function answer(
   return Response.json({ accepted: true }, { status: 202 })
 }
 
-/** Not by its class: a framework may bring its own. */
+/** Not by its class: a framework may have its own. */
 function isRequest(request: unknown): request is Request {
   const { headers, text } = (request ?? {}) as Partial<Request>
   return typeof headers?.get === 'function' && typeof text === 'function'

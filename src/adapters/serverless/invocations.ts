@@ -1,5 +1,5 @@
 // The invocations of one process: the engine is opened by the first and kept for the next ones, and invocations that overlap
-// work one after another, each with the time that is left of its own.
+// work one after another, each within its own remaining time.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -99,7 +99,7 @@ export class Invocations {
     const workMs = budget - (next ? nextMs(budget) : 0)
     if (workMs < leastMs) return { done: 0, handedOver: [], nextDueAt: Date.now() }
     const report = await this.#workUntil(rp, workMs)
-    // Work that only waits, as for a retry, is left to the scheduler: it would wake itself without end.
+    // Work that only waits, as for a retry, is left to the scheduler: it would keep waking itself forever.
     const isCut = report.handedOver.length > 0 && performance.now() - begunAt > leftMs / 2
     const failure = next && isCut ? await sendWake(next, AbortSignal.timeout(nextMs(budget))) : null
     if (failure) rp.events.emit('problem', { where: next!.url, error: failure })

@@ -10,7 +10,7 @@ export const signatureHeader = 'reprise-signature'
 
 /** A request older than this, or from a clock this far ahead, is refused. */
 const toleranceMs = 5 * 60_000
-/** How many numbers a process remembers. A repetition beyond them wakes once more, which starts nothing twice. */
+/** The number of nonces that a process remembers. A replay beyond them causes one more wake-up, which starts nothing twice. */
 const seenMax = 10_000
 
 const encoder = new TextEncoder()

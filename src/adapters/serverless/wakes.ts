@@ -1,6 +1,6 @@
 // Wake-up requests: after a commit of this process, a signed request starts the function that works, so that nothing waits for a
-// scheduler. There is no outbox beside the store: the due timeline is the durable fact, and a request only hastens its claim. A
-// request is repeated until it is answered; one request stands for all commits before it. A process that died before its request
+// scheduler. There is no outbox beside the store: the due timeline is the durable fact, and a request only speeds up its claim. A
+// request is repeated until it is answered; one request covers all commits before it. A process that died before its request
 // leaves due work, which the first request of the next process, or the scheduler's tick, finds.
 
 import { RepriseError } from '../../core/errors.ts'
@@ -40,7 +40,7 @@ export class Wakes {
   readonly #off: (() => void)[]
   readonly #abort = new AbortController()
   readonly #loop: Promise<void>
-  /** The number of commits, the start included, and how many of them an answered request stands for. */
+  /** The number of commits, the start included, and how many of them an answered request covers. */
   #wanted = 1
   #answered = 0
   #waiting: (() => void)[] = []

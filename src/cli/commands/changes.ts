@@ -61,7 +61,7 @@ const changes: Command = async (invocation) => {
   return losses.length > 0 || listed.some(({ isRunning }) => !isRunning) ? exit.partly : exit.ok
 }
 
-/** A move between stores needs the other one; its address is given here, since a note has no credentials. */
+/** A move between stores needs the other one; its address is passed here, since a note has no credentials. */
 async function resume({ engine, options }: Invocation, id: string): Promise<void> {
   const url = text(options, 'to') ?? text(options, 'from')
   if (url === undefined) return await engine.resumeChange(id)

@@ -1,4 +1,4 @@
-// reprise delete: shows what would be removed with a timeline, and with --yes deletes it for good.
+// reprise delete: shows what would be removed with a timeline, and with --yes deletes it permanently.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { DeleteReport } from '../../engine/tools/housekeeping/delete.ts'

@@ -26,7 +26,7 @@ const fork: Command = async ({ engine, args, options, output }) => {
   return exit.ok
 }
 
-/** NAME=JSON, where the name may contain a = as well: the rest is JSON. */
+/** NAME=JSON, where the name may contain a = as well: the remainder is JSON. */
 function assignment(given: string): [name: string, value: unknown] {
   for (let at = given.indexOf('='); at > 0; at = given.indexOf('=', at + 1)) {
     try {

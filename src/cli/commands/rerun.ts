@@ -1,5 +1,5 @@
-// reprise rerun: repeats one step of a run and the steps that depend on it. It shows first what would be repeated, and does
-// it with --yes (or after a prompt). Without a step it lists the steps, and what each depends on.
+// reprise rerun: repeats one step of a run and the steps that depend on it. It shows first what would be repeated, and acts
+// with --yes (or after a prompt). Without a step it lists the steps, and what each depends on.
 
 import { act } from '../../operations/run-verb.ts'
 import { runOf } from '../../operations/runs.ts'

@@ -1,5 +1,5 @@
 // reprise rollback: continues from an earlier point: a sequence, before an entry, before a time, or before the state became
-// invalid. It shows first what would be undone, and does it with --yes (or after a prompt).
+// invalid. It shows first what would be undone, and acts with --yes (or after a prompt).
 
 import { RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'

@@ -70,8 +70,8 @@ export async function execute(
 }
 
 /**
- * A workflow, or another definition with a result. When interrupted, it finishes the step in flight and is left to the next
- * process.
+ * A workflow, or another definition with a result. When interrupted, it finishes the step in flight and leaves the rest to the
+ * next process.
  */
 async function runOther(
   engine: Reprise,
@@ -162,7 +162,7 @@ async function runJob(
   const report = await handle.result()
   output.result({ job: definition.name, ...report }, () => reportJob(definition.name, report, output))
   if (report.status === 'stopped') return reportInterrupted(file, definition.name, options, output)
-  // Dead letters of earlier runs count as well: they are still unresolved, and a scheduler must not take the run for a
+  // Dead letters of earlier runs count as well: they are still unresolved, and a scheduler must not treat the run as a
   // complete success.
   if (report.dead > 0) output.note(`list them with: reprise dead ${definition.name}`)
   return report.dead > 0 ? exit.partly : exit.ok

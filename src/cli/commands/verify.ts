@@ -101,19 +101,19 @@ function printReport(report: VerifyReport, losses: number, steps: readonly strin
           : red(count(report.unfinished.length, 'unfinished change'))
   const isSound = report.ok || (losses > 0 && isOtherwiseSound(report))
   const left = isSound ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
-  // The remaining entries may be sound, but acknowledged entries are missing.
+  // The remaining entries may be intact, but acknowledged entries are missing.
   output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
   for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
   if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
   for (const next of steps) output.note(next)
-  // Beside damage this is uncertain: the chunks may belong to unreadable manifests.
+  // With damage present, this is uncertain: the chunks may belong to unreadable manifests.
   if (report.orphans > 0 && report.ok)
     output.note(
       `${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes those that are old enough`,
     )
 }
 
-/** All existing data is sound, and no change is unfinished: only data lost by earlier repairs is missing. */
+/** All existing data is intact, and no change is unfinished: only data lost by earlier repairs is missing. */
 function isOtherwiseSound({ faults, healed, cannotTell, unfinished }: VerifyReport): boolean {
   const isWhole = faults.length === 0 && cannotTell.length === 0 && healed.every(({ isPutRight }) => isPutRight)
   return isWhole && unfinished.every(({ blocks, isRunning }) => isRunning && !blocks)

@@ -26,7 +26,7 @@ export interface CheckpointPolicy {
    */
   readonly failureEvery?: Duration | 'observed'
   /**
-   * Loss budget: no work may be older than this without being in a published checkpoint, the time to write one included. The
+   * Loss budget: no work may be older than this without being in a published checkpoint, including the time to write one. The
    * recovery card shows whether it is kept, and the doctor and the metrics report it when it is not.
    */
   readonly loseAtMost?: Duration
@@ -84,7 +84,7 @@ const busyShare = 0.85
 /** Below `calmLoad` a process is calm; above `busyLoad` it counts as fully busy. */
 const calmLoad = 0.5
 const busyLoad = 0.9
-/** How far load stretches the interval of a failure rate, if a budget allows it. */
+/** How far load lengthens the interval of a failure rate, if a budget allows it. */
 const stretchMax = 4
 /** Share of a loss budget that is used: timers and checkpoints are sometimes late. */
 const lossShare = 0.8

@@ -15,7 +15,7 @@ export interface ChunkSizes {
 
 export const defaultChunkSizes: ChunkSizes = { minBytes: 4 * 1024, averageBytes: 16 * 1024, maxBytes: 64 * 1024 }
 
-/** How far the masks differ from the average on each side, in bits. */
+/** How far the masks deviate from the average on each side, in bits. */
 const normalisationBits = 2
 
 /**

@@ -10,7 +10,7 @@ export function cutLabel(cut: string): string {
   return `cut ${cut}`
 }
 
-/** The name in the label of a savepoint. Null: it has no such label. */
+/** The name in the label of a savepoint. Null: no such label. */
 export function cutOf({
   label,
   isPinned,

@@ -6,7 +6,7 @@
 
 /** Smoothed values; null until the first sample. */
 export interface MeasuredCosts {
-  /** From the decision to checkpoint until its publication. */
+  /** From the decision to make a checkpoint until its publication. */
   readonly checkpointMs: number | null
   /** Reading head, lineage and catalog, before anything is restored. */
   readonly openMs: number | null
@@ -73,7 +73,7 @@ const fixedBytes = 64 * 1024
 /** A replay of fewer entries measures the round trip rather than the entries. */
 const replayEntriesMin = 16
 
-/** The first sample counts fully, later ones count a quarter. Invalid samples (negative, infinite, empty) are ignored. */
+/** The first sample has full weight, later ones a quarter. Invalid samples (negative, infinite, empty) are ignored. */
 export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts {
   if (!Number.isFinite(sample.ms) || sample.ms < 0) return costs
   switch (sample.kind) {

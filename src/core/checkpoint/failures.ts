@@ -1,11 +1,11 @@
 // How often the owner of a timeline died, as observed: each takeover from an owner that did not release the timeline counts.
 // The counts are stored with the timeline. Few events prove little, so one assumed failure per day is mixed in; old events
-// count half, so that last year's unreliable machine does not cost checkpoints today.
+// have half the weight, so that last year's unreliable machine does not cause extra checkpoints today.
 
 const dayMs = 86_400_000
 /** One failure in this time is assumed before any was observed. */
 const priorMs = dayMs
-/** After this time all observations so far count half. */
+/** After this time all earlier observations have half the weight. */
 const halvedAfterMs = 30 * dayMs
 
 export interface ObservedFailures {
@@ -35,7 +35,7 @@ export function observeReleasing(known: ObservedFailures, epoch: number): Observ
   return { ...known, releasedEpoch: epoch }
 }
 
-/** Mean time between failures, the assumed one included. */
+/** Mean time between failures, including the assumed one. */
 export function failureEveryMs({ failures, since }: ObservedFailures, now: number): number {
   return (Math.max(0, now - since) + priorMs) / (failures + 1)
 }

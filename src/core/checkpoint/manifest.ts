@@ -1,5 +1,5 @@
 // The manifest: the record that makes a checkpoint exist. It names the coordinate at which the state was captured and the
-// chunks that hold the state. A restore reads one manifest and the chunks it leads to, never another manifest.
+// chunks that hold the state. A restore reads one manifest and the chunks that it names, never another manifest.
 //
 //   manifest = version(byte 1) timeline(text) seq epoch(integers) digest(32 bytes) foldVersion(text) count part*
 //   part     = name(byte 0: the state itself, or byte 1 + key) kind(byte)

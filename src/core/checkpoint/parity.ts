@@ -86,7 +86,7 @@ export class ParityBuilder {
     return member
   }
 
-  /** Adds all members of another group, whose parity must be sound. */
+  /** Adds all members of another group, whose parity must be intact. */
   adopt(group: Pick<Group, 'members'>, parity: Uint8Array): void {
     const firsts: number[] = new Array(lanes).fill(Number.POSITIVE_INFINITY)
     for (const { lane, offset } of group.members) firsts[lane] = Math.min(firsts[lane]!, offset)

@@ -33,11 +33,11 @@ export interface RetentionPolicy {
    */
   readonly keys?: 'all' | { readonly last: number }
   /**
-   * Deletes forks of this timeline that have not changed for this long, with their archives. A fork that is at work, has not
+   * Deletes forks of this timeline that have not changed for this long, with their archives. A fork that is in use, has not
    * ended, has a savepoint or was forked itself stays. Default: forks are never deleted.
    */
   readonly forks?: Duration
-  /** How long the newest checkpoint of each other fold version stays, as the way back after a deploy. Default: 7 days. */
+  /** How long the newest checkpoint of each other fold version stays, to allow a return after a deploy. Default: 7 days. */
   readonly otherVersions?: Duration
 }
 

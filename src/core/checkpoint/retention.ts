@@ -4,7 +4,7 @@
 // The rules that keep data safe under any policy:
 // - A restore point is a checkpoint that is verified, valid, of this fold version and at or above the floor. Only restore
 //   points allow the floor to rise, never above the second newest; the two newest (at different sequences) always stay.
-// - Every checkpoint that stays, every cursor and every fork that still reads this timeline holds the floor down.
+// - Every checkpoint that stays, every cursor and every fork that still reads this timeline keeps the floor from rising.
 // - An unverified checkpoint stays while it is newer than the second newest restore point; it never raises the floor.
 
 import type { ManifestId } from '../coordinate.ts'

@@ -95,7 +95,7 @@ export class Codec {
     return this.#byPrototype.get(Object.getPrototypeOf(value))?.encode(value)
   }
 
-  /** The bytes, and the value that decoding them returns: a copy that no one else can change. */
+  /** The bytes, and the value that decoding them returns: a private copy. */
   copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
     const encoder = this.#takeEncoder()
     try {

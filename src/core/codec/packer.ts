@@ -1,5 +1,5 @@
 // Packs values one after another into one buffer, with other bytes of the caller in between (core/history/packed-entries.ts).
-// No value needs a separate array, and the decoded copy of each value is built along the way.
+// No value needs a separate array, and the decoded copy of each value is built in the same pass.
 
 import type { ClassCodec } from './class-codec.ts'
 import { encodeError } from './encode-error.ts'

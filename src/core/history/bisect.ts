@@ -1,7 +1,7 @@
 // Finds where a state went wrong: among states in the order of history, of which the first is good and the last is bad,
 // it finds a good one that is directly followed by a bad one, and tests only a few of them.
 //
-// If the state went bad once and stayed bad, there is only one such place. If it changed more than once, the result is one of
+// If the state became bad once and stayed bad, there is only one such place. If it changed more than once, the result is one of
 // several: the state is always good before it and bad after it.
 
 /**

@@ -49,7 +49,7 @@ interface EntryBody {
 
 /** An entry to be written: its data already sealed. */
 export interface EntryDraft extends EntryBody {
-  /** A byte before the data: the envelope of data that needs no other (engine/storage/seal). Saves a copy of the data. */
+  /** A byte before the data: the envelope of data that needs no more (engine/storage/seal). Saves a copy of the data. */
   readonly lead?: number
 }
 

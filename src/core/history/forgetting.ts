@@ -7,7 +7,7 @@ import { type EffectLedger, isSettled, listEffects } from './effects.ts'
 /** Recorded when dedupe keys at or below `below` are no longer kept. */
 export const keysForgottenType = '$keys.forgotten'
 
-/** The surplus over the policy before anything is forgotten. @example slackOf(100_000) // 10000 */
+/** How far a timeline may exceed the policy before anything is forgotten. @example slackOf(100_000) // 10000 */
 export function slackOf(last: number): number {
   return Math.ceil(last / 10)
 }

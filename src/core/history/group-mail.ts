@@ -15,12 +15,12 @@ export interface GroupMail {
   readonly at: Readonly<Record<string, number>>
   /** All messages between members that their histories record. */
   readonly exchanges: readonly Exchange[]
-  /** Currently unread mail, by member; no member reads any more. */
+  /** Currently unread mail, by member; no member reads any longer. */
   readonly unread: readonly MailKey[]
   /** Mail that was unread at the line, if it was captured; null: derived from the exchanges. */
   readonly captured: readonly MailKey[] | null
   /**
-   * Members that go back by reading a request from their inbox: mail before the request would be read, and undone with the
+   * Members that roll back by reading a request from their inbox: mail before the request would be read, and undone with the
    * rest. So that mail is removed, and sent again after the request.
    */
   readonly reordered: ReadonlySet<string>

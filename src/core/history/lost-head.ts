@@ -1,4 +1,4 @@
-// The mark of a timeline whose row was lost with a damaged page: its history is sound, but its status, queue and wakeup are
+// The mark of a timeline whose row was lost with a damaged page: its history is intact, but its status, queue and wakeup are
 // unknown until its model derives them again from its state. The mark is an attribute, so that the attribute index finds
 // such timelines; people see the status.
 

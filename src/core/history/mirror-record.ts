@@ -47,7 +47,7 @@ export function encodeRecord(hash: Hash, record: MirrorRecord): Uint8Array {
   return bytes
 }
 
-/** Returns every sound record in order. Whatever the bytes are, it returns only records that were written. */
+/** Returns every intact record in order. Whatever the bytes are, it returns only records that were written. */
 export function scanRecords(hash: Hash, bytes: Uint8Array): MirrorScan {
   const records: PlacedRecord[] = []
   let lostBytes = 0
@@ -68,7 +68,7 @@ export function scanRecords(hash: Hash, bytes: Uint8Array): MirrorScan {
   return { records, lostBytes, tornBytes }
 }
 
-/** Null: there is no sound record at this offset. */
+/** Null: there is no intact record at this offset. */
 export function recordAt(hash: Hash, bytes: Uint8Array, offset: number): PlacedRecord | null {
   if (bytes.length - offset < startBytes || mark.some((byte, i) => bytes[offset + i] !== byte)) return null
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, startBytes)

@@ -60,7 +60,7 @@ export function lostRun(
 }
 
 /**
- * A run whose bytes are sound but which now follows another digest, since the history before it is lost. Its entries stay;
+ * A run whose bytes are intact but which now follows another digest, since the history before it is lost. Its entries stay;
  * its digests can no longer be computed from that history, so the run stores them.
  */
 export function reboundRun(

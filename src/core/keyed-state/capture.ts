@@ -1,4 +1,4 @@
-// Connects a Keyed with its checkpoints. A capture freezes the pages, takes the names of the changed keys and keeps both
+// Connects a Keyed with its checkpoints. A capture freezes the pages, records the names of the changed keys and keeps both
 // until its outcome is known: the next capture either builds on it (it was published) or takes its changes back (it was
 // not). So no order of failures can lose a change.
 
@@ -56,7 +56,7 @@ export class KeyedCapture<V> {
     this.snapshot = { pages: [], bounds: [], size: 0 }
   }
 
-  /** The capture was not published: its pages count as unwritten, its changes go into the next capture. */
+  /** The capture was not published: its pages are treated as unwritten, its changes go into the next capture. */
   abandon(): void {
     if (this.#write.isVoid) return
     this.#write.isVoid = true

@@ -48,7 +48,7 @@ export class KeyedTree<V> {
     return this.#version
   }
 
-  /** Pages must be sorted and not empty; the tree takes them over. Afterwards no key counts as changed. */
+  /** Pages must be sorted and not empty; the tree takes ownership of them. Afterwards no key is marked as changed. */
   static load<V>(loaded: readonly LoadedPage<V>[]): KeyedTree<V> {
     const tree = new KeyedTree<V>()
     let before: string | undefined

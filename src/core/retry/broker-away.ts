@@ -1,4 +1,4 @@
-// How long a broker may be away before its connector gives up, and the error that ends it.
+// How long a broker may be unavailable before its connector gives up, and the error that ends it.
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'

@@ -38,7 +38,7 @@ export class RateLimiter {
   }
 
   /**
-   * Sets how many starts per window this process may make. Added starts count as used at `usedAt`: their previous owner may
+   * Sets how many starts per window this process may make. Added starts are treated as used at `usedAt`: their previous owner may
    * use them until then. Null: they had no previous owner.
    */
   allow(count: number, usedAt: number | null): void {

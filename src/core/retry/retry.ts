@@ -55,7 +55,7 @@ export class RetryLater extends Error {
   }
 }
 
-/** Throw it from any call that a retry cannot help: the call fails for good at once. */
+/** Throw it from any call that a retry cannot help: the call fails permanently at once. */
 export class GiveUp extends Error {
   override readonly name: string = 'GiveUp'
   readonly [giveUpMark] = true
@@ -75,7 +75,7 @@ function hasMark(error: unknown, mark: symbol): boolean {
 
 /** For calls that may run only once, and for computations whose result is always the same. */
 export const callOnce: RetryPolicy = { attempts: 1 }
-/** For compensations: an undo that stops half-way leaves the cleanup to a person. */
+/** For compensations: an undo that stops halfway leaves the cleanup to a person. */
 export const patientRetry: RetryPolicy = { attempts: 10 }
 
 const noPolicy: RetryPolicy = {}

@@ -38,11 +38,11 @@ export interface PageSource {
   /** The store's own id, created once and stored in it: a copy has it too. */
   readonly storeId: string
   readonly file: string
-  /** The current durable state. From here on the log keeps all of it until `advance` or `release`. */
+  /** The current durable state. From this point, the log keeps all of it until `advance` or `release`. */
   look(): Moment
   /**
    * The changes from `since` up to the moment, in order. Null: it cannot be proven that the log still has all of them, and
-   * the whole state must be read. Throws STORE_BUSY if that becomes clear on the way.
+   * the whole state must be read. Throws STORE_BUSY if that becomes clear during the read.
    */
   changes(since: LogPlace, until: Moment, pagesMax: number): Generator<PageBatch> | null
   /**

@@ -1,5 +1,5 @@
 // A record of shipping: one object, written once under its number and never changed. Each names the digest of its
-// predecessor, so a list of records is one history: a missing or torn record, or one of another shipper, does not fit.
+// predecessor, so a list of records is one history: a missing or torn record, or one of another shipper, does not match.
 //
 //   object  = "RPSHIP1\n" previous(32 bytes: H of the object before it; zeros for the first) envelope
 //   envelope = sealed (engine/storage/seal), opens only under its number and its predecessor
@@ -46,7 +46,7 @@ export interface RecordHead {
 
 /** The fields that only a base has. */
 export interface BaseState {
-  /** The record whose state the base holds; 0: none. Records between that one and the base still continue from it. */
+  /** The record whose state the base holds; 0: none. Records between that record and the base still follow from it. */
   readonly asOf: number
   readonly asOfDigest: string
   /** Time and position of that state. The record itself may be later. */

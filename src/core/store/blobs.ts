@@ -43,12 +43,12 @@ export interface Blobs {
   /** Like `Upkeep.rewrite`, for chunks. Neither their names nor their ages change. */
   rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten>
   /**
-   * Returns the space of deleted chunks, for stores whose delete does not; with `isFinal` none of their bytes are left when it
+   * Returns the space of deleted chunks, for stores whose delete does not; with `isFinal`, none of their bytes remain when it
    * resolves. Absent: delete returns the space itself.
    */
   compact?(isFinal?: boolean): Promise<void>
   /**
-   * A sound copy of a chunk that `get` returned damaged or not at all; null if there is none. Stores it again unless
+   * An intact copy of a chunk that `get` returned damaged or not at all; null if there is none. Stores it again unless
    * `putsBack` is false. Stores do not implement it: engine/storage/redundancy does.
    */
   mend?(digest: Digest, putsBack?: boolean): Promise<Uint8Array | null>

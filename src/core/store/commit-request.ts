@@ -43,7 +43,7 @@ export interface Take {
   readonly worker: WorkerId
   /**
    * Allowed previous owners: none (the timeline is free), also a dead worker (one that never beat is dead), or anyone; else
-   * OWNED. A timeline that the taker owns counts as free. A retired worker takes nothing: WORKER_RETIRED, checked first.
+   * OWNED. A timeline that the taker owns is treated as free. A retired worker takes nothing: WORKER_RETIRED, checked first.
    */
   readonly from: 'free' | 'dead' | 'anyone'
   /**
@@ -138,7 +138,7 @@ export interface Commit {
   readonly trim?: { readonly seq: number; readonly digest: Digest; readonly restsOn: readonly ManifestId[] }
   /** Messages to this timeline that are now part of its history. CONFLICT if one is not unread in the inbox. */
   readonly consume?: readonly MessageId[]
-  /** Requests that this commit carries out: removed with it (requests.ts). CONFLICT if one does not exist any more. */
+  /** Requests that this commit carries out: removed with it (requests.ts). CONFLICT if one no longer exists. */
   readonly settles?: readonly number[]
   /** Messages to any id; mail to a missing timeline waits for it (its head stays null, its inbox can be read). */
   readonly send?: readonly OutgoingMessage[]

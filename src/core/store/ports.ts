@@ -192,7 +192,7 @@ export interface Store {
 
   /**
    * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, each with
-   * a new epoch. The most urgent come first: higher priority, then earlier wakeup; the store chooses the place of those with
+   * a new epoch. The most urgent come first: higher priority, then earlier wakeup; the store chooses the position of those with
    * mail.
    *
    * Timelines that the caller already owns are not returned: it sees their mail in head(), and finds the claims of a lost
@@ -202,8 +202,8 @@ export interface Store {
 
   /**
    * The earliest time by the store's clock at which `claim` may return a timeline of these queues, if nothing is written until
-   * then; 0 for mail. A timeline of a live worker counts from the end of that worker's lease. It may be too early, never too
-   * late: the end of the lease stands for all timelines of a worker that owns many. Null: never.
+   * then; 0 for mail. For a timeline of a live worker, the end of that worker's lease is used. It may be too early, never too
+   * late: for a worker that owns many timelines, the end of the lease is used for all. Null: never.
    */
   nextDue(query: DueQuery): Promise<number | null>
 

@@ -5,7 +5,7 @@ import type { Commit, OutgoingMessage } from './ports.ts'
 
 const nothing = new Uint8Array()
 
-/** Two commits for one batch. None of the ids may be stored as read yet; an unread message with such an id counts as read. */
+/** Two commits for one batch. None of the ids may be stored as read yet; an unread message with such an id is treated as read. */
 export function storeAsRead(
   timeline: TimelineId,
   epoch: number,

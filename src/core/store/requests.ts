@@ -24,7 +24,7 @@ export interface RequestRow {
   /** JSON. Null: none. */
   readonly options: string | null
   readonly sentAt: number
-  /** Why it cannot be carried out; it is kept for a person. Null: it waits. */
+  /** The reason it cannot be carried out; it is kept for a person. Null: it waits. */
   readonly problem: string | null
 }
 

@@ -19,8 +19,8 @@ export interface ShardSet {
   aheadMs(timeline: TimelineId): number
 
   /**
-   * Whether a part of the store did not answer a claim that others answered. timelines({ owner }) finds the claimed timelines,
-   * but skips the parts that are away: the caller repeats it until this returns false.
+   * Whether part of the store did not answer a claim that others answered. timelines({ owner }) finds the claimed timelines,
+   * but skips the parts that are unavailable: the caller repeats it until this returns false.
    */
   hasLostClaims(): boolean
 
@@ -30,7 +30,10 @@ export interface ShardSet {
    */
   moment(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null>
 
-  /** Like `Store.head`, but undefined for a timeline on a database that is away. Rejects only if all databases are away. */
+  /**
+   * Like `Store.head`, but undefined for a timeline on a database that is unavailable. Rejects only if all databases are
+   * unavailable.
+   */
   headsInReach(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]>
 
   /** The databases of the set, in their order. */
@@ -48,7 +51,7 @@ interface Reader {
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
 }
 
-/** Heads of any store, undefined for those on a database that is away. */
+/** Heads of any store, undefined for those on a database that is unavailable. */
 export function headsInReach(store: Reader, ids: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
   return store.shards ? store.shards.headsInReach(ids) : store.head(ids)
 }

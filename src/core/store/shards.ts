@@ -94,7 +94,7 @@ export interface ShardRow {
   readonly isAway: boolean
   /** The shard was added, and not every process knows it yet. */
   readonly isJoining: boolean
-  /** Version of the shard's map; null while it is away. */
+  /** Version of the shard's map; null while it is unavailable. */
   readonly version: number | null
   readonly timelines: number | null
 }

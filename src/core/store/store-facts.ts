@@ -15,7 +15,7 @@ export interface StoreFacts {
   readonly keepsErased?: readonly string[]
   /** Damage that the store reads around, since it has a second copy; in words. `Salvage.renew` puts it right. */
   readonly damage?: readonly string[]
-  /** Only of a store that is made of several: how far their clocks are apart, as the last heartbeat measured it. */
+  /** Only of a store that is made of several: how far apart their clocks are, as the last heartbeat measured it. */
   readonly clocks?: readonly ShardClock[]
 }
 
@@ -67,11 +67,11 @@ export interface StoreLoss {
   readonly what: string
   /** Entries above this sequence were acknowledged, and may be among the lost ones. */
   readonly after?: number
-  /** The row of the timeline is marked (lost-head.ts): until its model has made its head again, verify names it. */
+  /** The row of the timeline is marked (lost-head.ts): until its model has rebuilt its head, verify names it. */
   readonly isUntilHead?: true
 }
 
-/** Files rewritten from their sound parts (Salvage.renew). */
+/** Files rewritten from their intact parts (Salvage.renew). */
 export interface Renewal {
   /** Location of the old files. */
   readonly kept: string

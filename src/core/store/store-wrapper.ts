@@ -12,7 +12,7 @@ type MethodOf<Port> = {
 /** The members of a port that are not methods: other ports, and facts about the store. */
 export type FieldOf<Port> = Exclude<keyof Port, MethodOf<Port>>
 
-/** The synchronous methods: a promise from a wrapper would be mistaken for the result. */
+/** The synchronous methods: a promise from a wrapper would be taken as the result. */
 export type SynchronousOf<Port> = {
   [Name in MethodOf<Port>]: NonNullable<Port[Name]> extends (...args: never) => infer Answer
     ? Extract<Answer, PromiseLike<unknown>> extends never

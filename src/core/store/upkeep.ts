@@ -12,7 +12,7 @@ export interface Scrubbing {
 }
 
 export interface Upkeep {
-  /** Null: the database behind the store is readable as a whole or not at all, and nothing can be salvaged from its parts. */
+  /** Null: the underlying database is readable as a whole or not at all, and nothing can be salvaged from its parts. */
   readonly salvage: Salvage | null
 
   /**
@@ -79,12 +79,12 @@ export interface Upkeep {
 
   /**
    * Removes data that was forgotten with 'erase' from the store's files; with `whole`, everything that was ever deleted or
-   * replaced. With `mayLock`, also by means that block readers meanwhile. Reports where bytes may be left; empty: nowhere.
+   * replaced. With `mayLock`, also by means that block readers meanwhile. Reports where bytes may remain; empty: nowhere.
    */
   scrub(how?: Scrubbing): Promise<readonly string[]>
 }
 
-/** Reads around damage, for a store of which a part may be unreadable while the rest is sound. */
+/** Reads around damage, for a store of which a part may be unreadable while the rest is intact. */
 export interface Salvage {
   /** The ids of timelines that anything in the store still names, in no order, even in a damaged store. */
   names(): Promise<readonly TimelineId[]>
@@ -102,8 +102,8 @@ export interface Salvage {
   losses(accepted?: string): Promise<LossRecord[]>
 
   /**
-   * Rewrites the files of the store from their sound parts and keeps the old files beside them. No one else may have them open
-   * (STORE_BUSY). Reports the data that was lost. Absent: the store has no files, or is a set whose files are renewed one by
+   * Rewrites the files of the store from their intact parts and keeps the old files beside them. No other process may have them
+   * open (STORE_BUSY). Reports the data that was lost. Absent: the store has no files, or is a set whose files are renewed one by
    * one.
    */
   renew?(): Promise<Renewal>

@@ -76,7 +76,7 @@ export interface Options extends EngineOptions {
   readonly readOnly?: boolean
   /**
    * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a
-   * store is refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
+   * store is refused with CHANGE_UNFINISHED, because it has only some of its timelines.
    */
   readonly evenUnfinished?: boolean
   /**

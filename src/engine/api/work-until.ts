@@ -10,7 +10,7 @@ import type { HandedOver, Host, Leaving } from '../host/host.ts'
 import { type Workable, works } from '../model/definition.ts'
 
 export interface WorkUntilOptions {
-  /** The time for everything, the release included: '50s' for a function that may take a minute. */
+  /** The total time, including the release: '50s' for a function that may take a minute. */
   readonly budget: Duration
   /** Return once there was nothing to do for this long. Default: one second. */
   readonly idle?: Duration

@@ -14,7 +14,7 @@ export type LogFields = Readonly<Record<string, unknown>>
 export interface LogPlace {
   /** The fields of a line that is written now. Null: the line is dropped. */
   fields(context: never): LogFields | null
-  /** Wraps the call of the logger. Default: the call alone. */
+  /** Wraps the call of the logger. Default: only the call. */
   around?(write: () => void): void
 }
 

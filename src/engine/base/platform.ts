@@ -80,7 +80,7 @@ export function identifyPid(pid: number): string {
   return `${namespaceOf()}:${pid}:${processStat(pid)?.start ?? ''}`
 }
 
-/** True only if the process is certainly gone: same host, same process namespace, no such process any more. */
+/** True only if the process is certainly gone: same host, same process namespace, no such process any longer. */
 export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boolean {
   if (other.host !== own.host) return false
   const [space, pid, start] = other.process.split(':')

@@ -4,7 +4,7 @@ import type { Duration } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 
 export interface StopOptions {
-  /** Why the run is stopped, for its history and for people. */
+  /** The reason the run is stopped, for its history and for people. */
   readonly reason?: string
   /** How long work in flight may take to end before it is cut off. Default: the limit of the definition. */
   readonly timeout?: Duration

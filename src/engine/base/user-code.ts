@@ -11,7 +11,7 @@ interface Inside {
   readonly outer: Inside | undefined
 }
 
-/** One for all engines: Node keeps every AsyncLocalStorage for good once used, and each promise pays for each of them. */
+/** One for all engines: Node keeps every AsyncLocalStorage forever once used, and each promise pays for each of them. */
 const insides = new runtime.AsyncContext<Inside>()
 
 export class UserCode {

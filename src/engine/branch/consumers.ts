@@ -138,7 +138,7 @@ async function forksAfter(kernel: Kernel, head: Head, seq: number): Promise<Cons
 }
 
 /**
- * A running reader counts as having read everything: its state may be ahead of its cursor. The stored state of a closed
+ * A running reader is treated as having read everything: its state may be ahead of its cursor. The stored state of a closed
  * projection is ahead of its cursor, too.
  */
 async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {

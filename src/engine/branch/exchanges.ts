@@ -1,5 +1,5 @@
 // The mail between members of a group, from their histories: the messages that each sent and received, and at which entry.
-// Models that send mail to each other define how to read it (model.ts); mail of other models counts as mail from outside.
+// Models that send mail to each other define how to read it (model.ts); mail of other models is treated as mail from outside.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Exchange } from '../../core/history/recovery-line.ts'

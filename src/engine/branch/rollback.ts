@@ -63,8 +63,8 @@ export async function rollback(
 }
 
 /**
- * While other processes keep writing: the branch is made in one commit that takes the timeline from its owner, whatever the
- * owner has written meanwhile. A process that took it at the same moment is overruled with a fresh head.
+ * While other processes keep writing: the branch is made in one commit that takes the timeline from its owner, regardless of
+ * what the owner has written meanwhile. A process that took it at the same moment is overruled with a fresh head.
  */
 async function overrule(
   kernel: Kernel,
@@ -92,7 +92,7 @@ export async function locateOnBranch(kernel: Kernel, where: TimelinePoint): Prom
 }
 
 /**
- * Resolves the point again: under our own epoch no other process can move the branch any more. `epoch` null: the timeline is
+ * Resolves the point again: under our own epoch no other process can still move the branch. `epoch` null: the timeline is
  * not owned, and may grow until the branch is made; the point stays the same.
  */
 async function branchOff(
@@ -117,7 +117,7 @@ async function branchOff(
   // After an earlier rollback, the newest archive is the base.
   const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
   const known = last || (await archivesOf(kernel, seen.timeline)).length
-  // Read right before the commit: the less time passes, the less can happen to it.
+  // Read right before the commit: the less time passes, the less can change.
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
   // Carried outcomes follow from everything that was written, so the timeline must not have grown.
   if (effects.carry.length > 0 && head.seq !== seen.seq) {

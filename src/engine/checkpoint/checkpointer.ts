@@ -1,6 +1,6 @@
 // Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
 // publishes state and coordinate together under the fence, reads back the written chunks, and then runs retention. Only
-// one checkpoint runs at a time. A failed one loses nothing: dirty data stays dirty, and it is retried after a pause.
+// one checkpoint runs at a time. A failed checkpoint loses nothing: dirty data stays dirty, and it is retried after a pause.
 
 import { assert } from '../../core/assert.ts'
 import { type CheckpointInterval, usesCosts } from '../../core/checkpoint/checkpoint-policy.ts'
@@ -70,7 +70,7 @@ export interface CheckpointingStatus {
   readonly lastSeq: number | null
   readonly entriesSince: number
   readonly costs: MeasuredCosts
-  /** The last decision as text, with the numbers behind it. */
+  /** The last decision as text, with the underlying figures. */
   readonly because: string
   /** The current interval by policy and measured costs, one sentence per trigger. */
   readonly interval: CheckpointInterval
@@ -118,7 +118,7 @@ export class Checkpointer<State> {
       // Time also counts while no process runs: an hourly checkpoint becomes due even if every process lives for ten
       // minutes.
       ageMs: kernel.worker.now() - (recovered.restored?.at ?? createdAt),
-      // A replica that takes over replayed most entries earlier: all entries since the checkpoint count, not only the
+      // A replica that takes over replayed most entries earlier: all entries since the checkpoint are counted, not only the
       // last ones.
       entries: recovered.point.seq - (report.checkpoint?.seq ?? floorSeq),
       replayMs: replayMsPerEntry > 0 ? report.replayMs : null,
@@ -229,7 +229,7 @@ export class Checkpointer<State> {
     })
     this.#underWay = next
       .catch((error) => {
-        // Another process has the timeline now, and its checkpoints count as well.
+        // Another process now owns the timeline, and its checkpoints are counted as well.
         if (this.#timeline.isShared && !this.#timeline.isOwner) return
         this.#failuresInARow += 1
         const { id } = this.#timeline
@@ -420,7 +420,7 @@ export class Checkpointer<State> {
     }
   }
 
-  /** Reads back the chunks that this checkpoint added. Only then does it count for retention. */
+  /** Reads back the chunks that this checkpoint added. Only then does retention count it. */
   async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
     try {
       await verifyChunks(manifest, stateIo(this.#kernel), added)

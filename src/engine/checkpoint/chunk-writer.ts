@@ -162,7 +162,7 @@ async function* piecesOf(
       const what = `the stream has more than ${bytesMax} bytes`
       throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'streamBytes', max: bytesMax })
     }
-    // In small pieces, so that one huge buffer does not double in memory.
+    // Copies in small pieces, so that a huge buffer is not held twice in memory.
     for (let at = 0; at < bytes.length; at += 1024 * 1024) yield bytes.subarray(at, at + 1024 * 1024)
   }
 }

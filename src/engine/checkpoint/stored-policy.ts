@@ -2,7 +2,7 @@
 // state is captured. Tools follow the stored declaration; a process with different code changes it when it takes the
 // timeline, and the change records the time, the worker and the previous value. A timeline of another kind is refused.
 // It is one attribute, `$declared`, so every store has it, forks and exports include it, and no schema knows of it. It
-// is omitted if the policy is the usual one of a kind, which saves space in a million small timelines.
+// is omitted if the policy is the default policy of a kind, which saves space in a million small timelines.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
@@ -40,7 +40,7 @@ export function storedPolicyOf(attributes: Head['attributes']): StoredPolicy | n
   }
 }
 
-/** The declaration that a model stores. Null: its policy is the usual one, and its kind follows from the id. */
+/** The declaration that a model stores. Null: it has the default policy, and its kind follows from the id. */
 function wantedOf(model: Model, timeline: string): Omit<StoredPolicy, 'changed'> | null {
   if (model.name === null || model.policy === 'fixed') return null
   const { retain, checkpoint } = model.fold ?? {}
@@ -84,7 +84,7 @@ function declaredBy(
   const before = stored && plain(stored)
   if (same(before ?? null, wanted)) return null
   if (!before && head === null) return wanted && { [policyAttribute]: JSON.stringify(wanted) }
-  // Nothing is stored if earlier code had the usual policy, or an older version ran: that is not a change.
+  // Nothing is stored if earlier code had the default policy, or an older version ran: that is not a change.
   const { retain, checkpoint } = model.usual ?? {}
   const next = wanted ?? { kind: model.kind, ...(retain && { retain }), ...(checkpoint && { checkpoint }) }
   const changed = before ? { at: kernel.worker.now(), by: kernel.worker.id ?? '', from: before } : undefined

@@ -9,7 +9,7 @@ import type { CursorHold } from '../checkpoint/retain.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 const pageRuns = 1000
-/** A cursor further behind than this many pages is followed no further: entries beyond count as passed. */
+/** A cursor further behind than this many pages is followed no further: later entries are treated as passed. */
 const pagesMax = 200
 
 /**

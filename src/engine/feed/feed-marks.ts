@@ -1,5 +1,5 @@
 // The last entries that a reader of the feed has read, to check whether the store still has them. A position alone is not
-// enough: a store that went back to an older copy grows past it again, with other entries below it.
+// sufficient: a store that went back to an older copy grows past it again, with other entries below it.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -51,7 +51,7 @@ export class FeedMarks {
     this.#mayBeMadeAgain = mayBeMadeAgain
   }
 
-  /** Runs before a page is read: its timelines are forgotten after this, if at all. */
+  /** Runs before a page is read: if its timelines are forgotten, then only after this. */
   async begin(): Promise<void> {
     this.#forgotten ??= forgottenPoint((await this.#kernel.store.head([forgottenTimeline]))[0] ?? null)
     this.#forgottenBefore = this.#forgotten

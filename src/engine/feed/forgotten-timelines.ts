@@ -1,7 +1,7 @@
 // The log of forgotten timelines. A missing timeline was forgotten, or the store is an older copy that never had it, and a
 // reader of the feed must distinguish the two. So before a timeline is forgotten, the timeline `reprise/forgotten` is taken
 // once more: its epoch counts, and an attribute names the last ones. A reader remembers its position in this log; a missing
-// timeline that was not named since was lost with the newer copy, and so was everything if the log itself went back.
+// timeline that was not named since was lost with the newer copy, and if the log itself went back, everything was lost.
 //
 // The attribute holds names of a fixed length, the newest last, so it does not grow: a short digest of the id, and the start of
 // the operation, which distinguishes two copies. An erased timeline leaves no digest of its id.

@@ -7,7 +7,7 @@
 //   authenticated with it: the incarnation of the store and the scopes that were read
 //
 // The run proves that the store is the one that issued the position. A file or a database restored from an older copy, while no
-// process could notice, no longer has it.
+// process was running, no longer has it.
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { type Digest, fromHex, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'

@@ -80,7 +80,7 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   /** The effects of these items, for the commit that moves the position. Throws PoisonError. */
   protected abstract effectsOf(items: readonly Item[]): CommitExtras | Promise<CommitExtras>
 
-  /** Runs once this process owns the timeline. False: the timeline must not be used any more. */
+  /** Runs once this process owns the timeline. False: the timeline must no longer be used. */
   protected async prepare(_open: OpenTimeline<Progress>): Promise<boolean> {
     return true
   }

@@ -57,11 +57,11 @@ export interface SubscriptionSink<Item extends Occurred> {
   apply(items: readonly Item[], next: FeedPosition): Promise<void>
   /** Skips this item from now on. */
   setAside(poison: Quarantined): Promise<void>
-  /** Applies a skipped item: it then counts, and is no longer a dead letter. With a PoisonError it stays one. */
+  /** Applies a skipped item: it then counts, and is no longer a dead letter. A PoisonError stays one. */
   redrive(item: Item): Promise<void>
   /** Removes a dead letter without applying its item. */
   discard(letter: Quarantined): Promise<void>
-  /** Its state is from a copy of the store that is gone: drops it, and loads the store's state, now or in `idle`. */
+  /** Its state is from a lost copy of the store: drops it, and loads the store's state, now or in `idle`. */
   reload(): Promise<void>
   /** Whether the store has the writes of this sink. Unnecessary for a sink that keeps its state in this process. */
   isCurrent?(): Promise<boolean>

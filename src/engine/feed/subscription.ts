@@ -41,7 +41,7 @@ export interface SubscriptionOptions<Item extends Occurred> {
   readonly reading: Reading<Item>
   readonly sink: SubscriptionSink<Item>
   readonly poison: 'stop' | 'quarantine'
-  /** How often an item is retried before it counts as poison. */
+  /** How often an item is retried before it is treated as poison. */
   readonly retry: ResolvedRetry
 }
 
@@ -101,7 +101,7 @@ export class Subscription<Item extends Occurred = Occurred> {
   #failures = 0
   /** The item whose handler threw last, and the number of consecutive failures. */
   #failing: { readonly letter: Quarantined; readonly times: number } | null = null
-  /** True: the sink's state is from a copy of the store that is gone. */
+  /** True: the sink's state is from a lost copy of the store. */
   #mustReload = false
   #isStopped = false
   #applying: { readonly items: readonly Item[]; readonly since: number } | null = null
@@ -231,7 +231,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     for (const task of this.#tasks.splice(0)) await task()
   }
 
-  /** True: nothing was left to read. */
+  /** True: there was nothing left to read. */
   async #round(): Promise<boolean> {
     if (this.#mustReload) await this.sink.reload()
     this.#mustReload = false

@@ -240,7 +240,7 @@ export class Effects {
   /** The number of the next attempt, or the result that a probe found. */
   async #resume<T>(known: Effect, options: EffectOptions<T>, by?: KeyedBy): Promise<number | { readonly result: T }> {
     const { id, name, key, reversal, input } = known
-    // In doubt, or failed, in the original: the fork knows nothing about that call, and makes one of its own.
+    // In doubt, or failed, in the original: the fork knows nothing about that call, and makes its own.
     const isOpen = known.outcome === null || known.outcome === 'failed'
     const isAnew = this.#ownerOf(known) !== null || isOtherInput(known, options)
     if (isOpen && isAnew) return await this.#intend(id, name, options, { by, anew: true })

@@ -48,7 +48,7 @@ export function checkUndo(effect: InheritedEffect, ledger: EffectLedger, by: str
   isClaimed(effect, getEffect(ledger, effect.id), by)
 }
 
-/** The timeline in which to record the undo. Throws for an archive, which cannot be written any more. */
+/** The timeline in which to record the undo. Throws for an archive, which can no longer be written. */
 export function liveOwner({ id, inheritedFrom }: InheritedEffect) {
   if (liveIdOf(inheritedFrom) === inheritedFrom) return timelineId(inheritedFrom)
   const what = `${liveIdOf(inheritedFrom)} was rolled back to before ${id}, which undid or reported it`

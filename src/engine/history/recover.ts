@@ -151,9 +151,9 @@ interface Plan {
   /** In the order to try them. Null: from the origin of history. */
   readonly attempts: readonly (ManifestRecord | null)[]
   readonly skipped: RecoveryReport['skipped']
-  /** Checkpoints that were marked and may be sound all the same. */
+  /** Checkpoints that were marked but may still be intact. */
   readonly wereInvalid: ReadonlySet<string>
-  /** Pages may be left for later. */
+  /** Pages may be read later. */
   readonly isPaged: boolean
   readonly recovery: RecoveryPlan<ManifestRecord>
 }

@@ -1,5 +1,5 @@
 // Retries a read with a fresh head. Tools read concurrently with writers, and their head becomes outdated: history may
-// be trimmed meanwhile, or archived by a rollback. Damage counts only if it is still found with a fresh head.
+// be trimmed meanwhile, or archived by a rollback. Damage is reported only if it is still found with a fresh head.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Store } from '../../core/store/ports.ts'

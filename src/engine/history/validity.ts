@@ -12,7 +12,7 @@ interface Place {
   readonly seq: number
 }
 
-/** Why this state is invalid. Null: it is valid, or no check is declared. */
+/** The reason this state is invalid. Null: it is valid, or no check is declared. */
 export function invalidityOf<State>(kernel: Kernel, fold: Fold<State>, state: State, timeline: string): string | null {
   const { valid } = fold
   return valid ? callPure(kernel.guardsFolds(), `valid of ${timeline}`, () => whyInvalid(valid, state)) : null

@@ -74,7 +74,7 @@ export interface Folding<State, Handle = unknown> {
 /** A timeline that was released before its work was done, and is due again at once. */
 export interface HandedOver {
   readonly timeline: string
-  /** The calls that the time did not suffice for: 'step charge', 'item 7'. Empty: only later work is left. */
+  /** The calls for which there was not enough time: 'step charge', 'item 7'. Empty: only later work is left. */
   readonly inFlight: readonly string[]
 }
 
@@ -223,7 +223,7 @@ export class Host implements Engine, LayerHost {
     return () => this.#busy.delete(isBusy)
   }
 
-  /** Whether a part of this process is at work, commits aside. */
+  /** Whether a part of this process is busy, apart from commits. */
   isBusy(): boolean {
     const all = [...this.#busy].map((isBusy) => isBusy())
     const isClaiming = this.dispatcher.isBeginning || this.requests.isDraining
@@ -561,7 +561,7 @@ export class Host implements Engine, LayerHost {
   }
 }
 
-/** The host behind a user's engine. INVALID_ARGUMENT if it is not an engine. */
+/** The host of a user's engine. INVALID_ARGUMENT if it is not an engine. */
 export function hostOf(engine: Engine): Host {
   const host = engine?.[behind]
   if (host === undefined) {

@@ -14,7 +14,7 @@ export async function address(engine: Host, to: string, queue: string): Promise<
   const timeline = timelineId(to)
   for (;;) {
     const [head] = await engine.heads([timeline])
-    // Mail to a timeline that continues in another store waits here: the next move takes it along.
+    // Mail to a timeline that continues in another store waits here: the next move takes it with it.
     if (head && (head.queue === queue || markOf(head))) return timeline
     if (head) refuseImporting(head)
     const outcome = head

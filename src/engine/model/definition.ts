@@ -19,7 +19,7 @@ export const runs: unique symbol = Symbol.for('reprise.runs')
 export const works: unique symbol = Symbol.for('reprise.works')
 export const reads: unique symbol = Symbol.for('reprise.reads')
 
-/** Leads from the user's handle to the host behind it (host.ts). Not for users. */
+/** Maps the user's handle to its host (host.ts). Not for users. */
 export const behind: unique symbol = Symbol.for('reprise.host')
 
 /** An engine, as returned by `open`. Definitions and layers find their dependencies in it. */

@@ -38,7 +38,7 @@ export interface Model {
   readonly usual?: Pick<Fold<unknown>, 'retain' | 'checkpoint'>
   /** True: this id may belong to another kind, so the kind of this timeline is always stored. */
   mayBeOther?(timeline: string): boolean
-  /** The statuses with work left to do, if timelines of this kind end at all. */
+  /** The statuses with work left to do, if timelines of this kind end. */
   readonly unfinished?: readonly string[]
   /** The statuses in which a person must decide how to continue. */
   readonly attention?: readonly string[]
@@ -171,13 +171,13 @@ export interface ModelLetter {
 export interface ErasableEntries {
   /** The searchable fields of an entry. */
   fields(entry: Entry): unknown
-  /** Processes write the timeline in turns: it can be taken over from a live one, which then reads it again. */
+  /** Processes write the timeline in turns: it can be taken over from a live process, which then reads it again. */
   readonly inTurns?: boolean
 }
 
 /** Additional parts of a move to another store; history, state, mail and wakeup are moved for every model. */
 export interface Transfer {
-  /** Why it cannot leave its store: always, or in its current state (null: it can). */
+  /** The reason it cannot leave its store: always, or in its current state (null: it can). */
   readonly stays?: string | ((state: unknown, head: Head) => string | null)
   /** Requests the executing process to stop, if possible. */
   stop?(target: Target): Promise<void>
@@ -207,7 +207,7 @@ export interface ActionReport {
 /** A verb that this model does not have, with a text that names the right one. */
 export interface Instead {
   readonly instead: string
-  /** No process has the verb, regardless of its code: a group that is rolled back cannot have such a member. */
+  /** No process has the verb, whatever code it runs: a group that is rolled back cannot have such a member. */
   readonly isForGood?: true
 }
 

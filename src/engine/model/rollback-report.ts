@@ -6,7 +6,7 @@ import type { CompensationPlan } from '../../core/history/effects.ts'
 /** A reader that has acted on entries that a rollback undoes. */
 export interface Consumer {
   readonly kind: 'fork' | 'projection' | 'process-manager' | 'consumer' | 'pipeline' | 'stream' | 'mail' | 'child'
-  /** The timeline that acted: the fork, the reader, the receiver, the child. Of a stream: the timeline that was read. */
+  /** The timeline that acted: the fork, the reader, the receiver, the child. For a stream: the timeline that was read. */
   readonly timeline: string
   /** A description for people. */
   readonly what: string

@@ -25,7 +25,7 @@ export interface SchemaIssue {
 
 export type Checked<Output> =
   | { readonly isValid: true; readonly value: Output }
-  /** One line that names the fault and its path. */
+  /** One line with the fault and its path. */
   | { readonly isValid: false; readonly why: string }
 
 const issuesShownMax = 8

@@ -17,7 +17,7 @@ const turnEntries = 32
 const turnsAtMost = 10
 /**
  * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,
- * because a slow commit does not count as rest, within the two bounds below. The pause grows from read to read.
+ * because a slow commit is not idleness, within the two bounds below. The pause grows from read to read.
  */
 const pollCommits = 3
 const leastPollMs = 4

@@ -34,7 +34,7 @@ export class DeadWorkers implements WorkerRetirement {
     const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== worker.id)
     const gone = others.filter((row) => worker.isGoneHere(row))
     await this.#retire(gone, 'its process on this host no longer exists')
-    // No process of its host and no session can report it dead: its row would stay for good.
+    // No process of its host and no session can report it dead: its row would stay permanently.
     const silent = others.filter(
       (row) => row.beatAt + row.leaseMs + silentMs < worker.earliest() && !gone.includes(row),
     )

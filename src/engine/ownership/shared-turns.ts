@@ -1,4 +1,4 @@
-// Turns of processes that share one timeline: the writer owns it, and the others wait until the owner rests or has had
+// Turns of processes that share one timeline: the writer owns it, and the others wait until the owner is idle or has had
 // its turn before they take it. A turn that ended before anything was written makes the turns granted by this process
 // longer, however slow the store or the machine is; so some process always makes progress. Safety does not depend on
 // this: the epoch keeps out stale writes.
@@ -31,7 +31,7 @@ export class TurnOrder {
     this.#patience = Math.max(1, this.#patience * 0.9)
   }
 
-  /** Waits until the owner elsewhere may be displaced, or there is none any more. `look` reads the head. */
+  /** Waits until the owner elsewhere may be displaced, or no longer exists. `look` reads the head. */
   async mine(look: () => Promise<Head | null>, isElsewhere: (head: Head) => boolean, until: number): Promise<void> {
     const { clock } = this.#kernel
     let seen = await look()

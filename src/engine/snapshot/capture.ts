@@ -87,7 +87,7 @@ export interface CaptureSettings extends OutputSettings {
 
 /**
  * Freezes the state. `base` is that of the newest published checkpoint still in the catalog. Null: write everything. A
- * capture counts as abandoned unless the next capture uses its base.
+ * capture is treated as abandoned unless the next capture uses its base.
  * @example const written = await writeCapture(captureState(state, base, io), io)
  */
 export function captureState(

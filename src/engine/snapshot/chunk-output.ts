@@ -122,7 +122,7 @@ export class ChunkOutput {
     this.#queue = []
     this.#queuedBytes = 0
     this.#inFlight = this.io.blobs.put(batch)
-    // The next wait reports the failure; until then it must not count as unhandled.
+    // The next wait reports the failure; until then it must not be reported as unhandled.
     this.#inFlight.catch(() => undefined)
   }
 }

@@ -11,7 +11,7 @@ import { type KeyedCosts, type KeyedPlan, type KeyedPlanSettings, planKeyed } fr
 import { addBlock, type ChunkOutput, type KnownChunks, writeContent } from './chunk-output.ts'
 
 const noChunks: KnownChunks = new Map()
-/** A block is closed at this size. A page of usual size is one block; layers can use smaller blocks. */
+/** A block is closed at this size. A page of the default size is one block; layers can use smaller blocks. */
 const pageBlockBytes = 128 * 1024
 const layerBlockBytes = 64 * 1024
 /** How many entries, or bytes, are encoded between two checks of the slice. */

@@ -63,7 +63,7 @@ export class ChunkInput {
         next ??= this.#batch(refs, to)
       }
     } finally {
-      // If the consumer stops early, a failure of the next batch must not count as unhandled.
+      // If the consumer stops early, a failure of the next batch must not be reported as unhandled.
       next?.catch(() => undefined)
     }
   }

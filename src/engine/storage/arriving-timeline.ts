@@ -1,7 +1,7 @@
 // A timeline that an import or a move is bringing here (the `coming` of its note, store-change.ts) is created by that change
 // only: an empty one in its place would look like the real one, and would refuse it on arrival. Every call that creates a
-// timeline, and every message outside of a commit, passes this one place on its way to the store. Mail in the commit of another
-// timeline is accepted: it waits for the arrival, whichever way the change ends (change-actions.ts).
+// timeline, and every message outside of a commit, passes through this one place on its way to the store. Mail in the commit of
+// another timeline is accepted: it waits for the arrival, however the change ends (change-actions.ts).
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
@@ -17,7 +17,7 @@ const storeTimeline = timelineId('reprise/store')
 /** A process reads the notes at most this often, so the start of a run rarely costs a read. */
 export const knownForMs = 50
 
-/** `commit` of a store that refuses what would make a timeline that is on its way (CHANGE_UNFINISHED). */
+/** `commit` of a store that refuses to create a timeline that is being transferred (CHANGE_UNFINISHED). */
 export function refusingComing(store: Store, clock: Clock): Store['commit'] {
   let noneAt: number | null = null
   return (commits) => {

@@ -65,7 +65,7 @@ export class ChunkHold {
     }
   }
 
-  /** Touches stored chunks to be named, so that they count as put now. Throws SWEPT if one is missing. */
+  /** Touches stored chunks to be named, so that they are as young as a new put. Throws SWEPT if one is missing. */
   async reuse(chunks: readonly Digest[]): Promise<void> {
     const missing = await this.#kernel.store.blobs.touch(chunks, this.#since)
     if (missing.length === 0) return
@@ -84,7 +84,7 @@ export class ChunkHold {
     await Promise.all([put, this.#announce()])
   }
 
-  /** Touches the chunks, so that they count as put now. */
+  /** Touches the chunks, so that they are as young as a new put. */
   async #renew(chunks: readonly Digest[]): Promise<void> {
     const { worker, store, events } = this.#kernel
     await this.#announce()

@@ -62,7 +62,7 @@ export async function withChunks(
   store: Store,
   hash: Hash,
   folder: ChunkFolder | null,
-  /** The caller confirms that the previous content is lost for good: the folder is accepted as it is. */
+  /** The caller confirms that the previous content is lost permanently: the folder is accepted as it is. */
   isLost = false,
 ): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
@@ -123,7 +123,7 @@ function besideStore(chunks: Blobs, own: Blobs): Blobs {
       ...(ofStore.length > 0 ? await ask(own, ofStore) : []),
     ]
   }
-  /** In the order requested, whichever of the two has them. */
+  /** In the order requested, from whichever of the two has them. */
   const each = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
     const found = await both(digests, ask)
     let [chunk, other] = [0, digests.filter((digest) => !isRedundancy(digest)).length]
@@ -229,7 +229,7 @@ function ownerOf({ mark }: Note, { location }: StoreFacts): string {
   return `${mark} ${location}`
 }
 
-/** A damaged timeline counts as one. */
+/** A damaged timeline is treated as one. */
 async function hasTimelines(store: Store): Promise<boolean> {
   try {
     return (await store.timelines({ limit: 1 })).length > 0

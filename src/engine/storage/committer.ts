@@ -107,7 +107,7 @@ export class Committer {
       this.#entered -= 1
       return
     }
-    // The place passes to the next caller, so that the count stays the same and no other caller overtakes.
+    // The slot passes to the next caller, so that the count stays the same and no other caller overtakes.
     this.#waiting.delete(next)
     next()
   }
@@ -226,7 +226,7 @@ export class Committer {
     failed: { readonly error: unknown } | undefined,
   ): Promise<(Outcome | RepriseError)[]> {
     const { clock, events, patienceMs } = this.#options
-    // From the first lost answer on: a commit with SQL of the user's may have taken its time before.
+    // Counted from the first lost answer: a commit with user SQL may have taken long before it.
     let until: number | null = null
     let isUntouched = true
     for (let attempt = 1; ; attempt++) {

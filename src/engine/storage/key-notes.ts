@@ -64,7 +64,7 @@ export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void
 }
 
 /**
- * For a process that opened the store read-only and seals data from it: its ring must suffice for writing. Throws
+ * For a process that opened the store read-only and seals data from it: its key ring must have the key for writing. Throws
  * KEY_MISSING.
  */
 export async function requireWriterKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Promise<void> {
@@ -77,7 +77,7 @@ function checkCurrent(sealer: Kernel['sealer'], ids: readonly string[]): void {
   if (missing.length > 0) throw lacking(missing)
 }
 
-/** Everything is under the current key: removes the notes of the others. */
+/** All data is sealed with the current key: removes the notes of the others. */
 export async function forgetOtherKeys(kernel: Notes): Promise<string[]> {
   const others = (await notedKeys(kernel)).filter((id) => id !== kernel.sealer.keyId)
   if (others.length > 0) await changeNotes(kernel, Object.fromEntries(others.map((id) => [prefix + id, null])))

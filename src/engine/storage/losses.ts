@@ -11,7 +11,7 @@ import { type Kernel, newId } from './kernel.ts'
 import { changeNotes } from './key-notes.ts'
 
 export interface AcceptLossOptions {
-  /** Who gives it up, and why: for the record. */
+  /** The person who gives it up and the reason, for the record. */
   readonly by: string
   readonly reason: string
 }
@@ -33,7 +33,7 @@ export async function storeLosses(kernel: Pick<Kernel, 'store'>): Promise<LossRe
   return [...all.values()].sort((a, b) => a.at - b.at)
 }
 
-/** The place that has them is damaged itself: that is a fault of its own, which verify names. */
+/** The place that has them is damaged itself: that is a separate fault, which verify reports. */
 async function orNone(losses: readonly LossRecord[] | Promise<readonly LossRecord[]>): Promise<readonly LossRecord[]> {
   try {
     return await losses

@@ -14,7 +14,7 @@ import { runtime } from '../../lib/runtime/index.ts'
 import { sha256 } from '../base/platform.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './chunk-place.ts'
 
-/** A place that does not answer for this long counts as unreachable; it is retried. */
+/** A place that does not answer for this long is treated as unreachable; it is retried. */
 const shipPatienceMs = 10_000
 
 /** Where a store is and how it is opened (open.ts), and options for tools. */
@@ -24,7 +24,7 @@ export interface StoreOptions {
   readonly readOnly?: boolean
   /** With readOnly: refuse a damaged store, as opening it for writing does. */
   readonly refusesDamage?: boolean
-  /** The content of the folder `blobs` is lost for good: accept the folder as it is. */
+  /** The content of the folder `blobs` is lost permanently: accept the folder as it is. */
   readonly areChunksLost?: boolean
   /** SQLite: how long to wait for the write lock. */
   readonly busyMs?: number
@@ -84,7 +84,7 @@ const knownRenew = new Set(['namespace', 'busyMs', 'dryRun'])
 
 /**
  * Rewrites a store whose file no longer opens from its intact parts; the old file stays beside it. With `dryRun`, works
- * on a copy and reports the losses. Null: this kind of store has no file of its own.
+ * on a copy and reports the losses. Null: this kind of store has no file.
  * @example const renewal = await renewStore('sqlite:.reprise/reprise.db', { dryRun: true })
  */
 export async function renewStore(

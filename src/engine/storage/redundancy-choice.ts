@@ -46,7 +46,7 @@ export async function isRedundancyNoted({ store }: Pick<Kernel, 'store'>): Promi
   return head?.attributes[attribute] !== undefined
 }
 
-/** Unreadable text counts as no setting. */
+/** Unreadable text is treated as no setting. */
 function isOnBy(text: unknown): boolean {
   if (typeof text !== 'string') return true
   try {

@@ -284,7 +284,7 @@ export class ChangeNote {
   }
 }
 
-/** The change ended in another way than by its own work: removes its note, if there is one. */
+/** The change ended other than by its own work: removes its note, if there is one. */
 export async function endNote(kernel: Kernel, request: ChangeRequest): Promise<void> {
   const id = changeIdOf(kernel, request)
   const [head] = await kernel.store.head([storeTimeline])

@@ -1,5 +1,5 @@
 // The colder tiers of a store, as recorded in the store itself: an attribute of the timeline `reprise/store`, which
-// every process that opens it follows, tools included. A tier that was named once is read for good; only the rules for
+// every process that opens it follows, tools included. A tier that was named once is read permanently; only the rules for
 // moving chunks there change.
 
 import { randomUUID } from 'node:crypto'
@@ -40,7 +40,7 @@ export interface TierRule {
   readonly name: string
   readonly at: string
   readonly mark: string
-  /** Null: nothing is moved there any more. */
+  /** Null: nothing is moved there any longer. */
   readonly rule: {
     readonly afterMs?: number
     readonly keep?: number

@@ -119,7 +119,7 @@ export class TieredBlobs implements Blobs {
       .map(([, row]) => row)
   }
 
-  /** Each place decides by its own age: a chunk that is young there stays there. */
+  /** Each place decides by its own age: a chunk that is young in a place stays there. */
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
     let count = await this.hot.delete(digests, touchedBefore)
     for (const { blobs, isOwn } of (await this.opened()).slice(1)) {

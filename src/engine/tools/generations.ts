@@ -168,7 +168,7 @@ export async function forgetGeneration(engine: Host, timeline: string): Promise<
 }
 
 /**
- * Ends a generation whose rows are in the user's own tables: no process may write to them any more. Its timeline stays, since
+ * Ends a generation whose rows are in the user's own tables: no process may write to them any longer. Its timeline stays, since
  * a process that has not noticed the swap yet would otherwise create it again and apply every event a second time.
  */
 export async function endGeneration(

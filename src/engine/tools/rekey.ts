@@ -22,7 +22,7 @@ export interface RekeyOptions {
 }
 
 export interface RekeyReport {
-  /** Nothing is under another key any more: the others may leave the ring of every process. */
+  /** No data is sealed with another key any longer: the other keys can be removed from every ring. */
   readonly isDone: boolean
   /** The current key. */
   readonly key: string

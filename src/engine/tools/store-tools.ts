@@ -119,7 +119,7 @@ export class StoreTools implements Engine {
     checkText('the place of ship()', place)
     const { location } = await this.#kernel.store.upkeep.facts()
     const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
-    // A second one would fence the first, as it does for processes that are gone.
+    // A second one would fence the first, as it does for dead processes.
     if (this.#shipsTo.has(where)) {
       throw new RepriseError('CONFLICT', `this program already ships to ${place}: stop that first`, { place })
     }
@@ -217,7 +217,7 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes a timeline for good, with its archives. The call is refused while the timeline has an owner or is needed. `dryRun`
+   * Deletes a timeline permanently, with its archives. The call is refused while the timeline has an owner or is needed. `dryRun`
    * reports what would be deleted: forks, savepoints, unread mail, cursors.
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {

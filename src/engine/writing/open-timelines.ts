@@ -116,7 +116,7 @@ export class OpenTimelines {
     await Promise.allSettled([...this.#shared].map((each) => each.shut()))
   }
 
-  /** This worker was declared dead: it must not write any more. */
+  /** This worker was declared dead: it must no longer write. */
   fenceAll(): void {
     for (const [timeline, held] of this.#held) {
       const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })

@@ -36,7 +36,7 @@ const passedMax = 5000
 const keylessMs = 10_000
 const problemLengthMax = 2000
 
-/** Why the rest of a group is not carried out now. `releases`: another process may be able to carry it out. */
+/** The reason the rest of a group is not carried out now. `releases`: another process may be able to carry it out. */
 interface Stuck {
   readonly group: string
   readonly releases: boolean
@@ -115,7 +115,7 @@ export class RequestDrain {
       })
   }
 
-  /** Waits for the requests in hand. */
+  /** Waits for the requests in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#unlisten?.()
@@ -193,7 +193,7 @@ export class RequestDrain {
     return null
   }
 
-  /** A process with the key can take them, and this one leaves them to it for a while. */
+  /** A process with the key can take them, so this process leaves the requests to it for a while. */
   async #release(rows: readonly RequestRow[]): Promise<void> {
     if (rows.length === 0 || this.#isStopped) return
     const { clock, store } = this.#kernel

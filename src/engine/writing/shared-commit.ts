@@ -1,5 +1,5 @@
 // Checkpoints and marks on a timeline by a process that does not own it at the moment, because several write it in
-// turns. Not the epoch but the digest keeps out stale ones: it must be part of the current history.
+// turns. Not the epoch but the digest keeps stale writes out: it must be part of the current history.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

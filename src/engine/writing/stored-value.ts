@@ -74,7 +74,7 @@ export interface StoredValue {
 }
 
 /**
- * Everything is read once before the first byte is returned: damage at the end must not surface half-way. `unverified`:
+ * Everything is read once before the first byte is returned: damage at the end must not surface halfway. `unverified`:
  * only the value is read.
  */
 export async function readValue(

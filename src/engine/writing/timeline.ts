@@ -1,5 +1,5 @@
 // An open timeline: the handle that a user (or a layer) holds while this process owns it. It keeps head and state in
-// memory, writes through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
+// memory, writes through the group commit, checkpoints by policy, and stops permanently when it is fenced. A shared one
 // (turn-timeline.ts) can be read without ownership, takes the timeline with its first write, and continues after other
 // processes have written.
 
@@ -181,7 +181,7 @@ export class OpenTimeline<State> {
     return this.#writer.head.digest
   }
 
-  /** Why it can no longer be written, if so. */
+  /** The reason it can no longer be written, if any. */
   get broken(): RepriseError | null {
     return this.#writer.broken
   }
@@ -465,7 +465,7 @@ class AttributeBudget {
     this.#names = new Set(Object.keys(attributes))
   }
 
-  /** Throws LIMIT_EXCEEDED; otherwise they count as written. */
+  /** Throws LIMIT_EXCEEDED; otherwise they are treated as written. */
   take(changes: Changes): void {
     checkAttributes(changes, this.#limits)
     const names = new Set(this.#names)

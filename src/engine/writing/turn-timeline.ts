@@ -38,7 +38,7 @@ export class TurnTimeline<State> {
   #before: Loaded<State>['before']
   #wasOwner = false
   #readyAt = 0
-  /** Following the entries of other processes failed half-way. */
+  /** Following the entries of other processes failed halfway. */
   #isTorn = false
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
 
@@ -239,7 +239,7 @@ export class TurnTimeline<State> {
       else if (this.#mustExist) throw missing(this.id)
       else open.renew(this.#before.epoch, false)
     } catch (error) {
-      // The state may be half-way: it is read again before it is used.
+      // The state may be incomplete: it is read again before it is used.
       if (!open.broken) open.break(new RepriseError('CONFLICT', `${this.id} could not be followed`, {}, error))
       this.#isTorn = true
       throw error

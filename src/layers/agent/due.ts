@@ -1,4 +1,4 @@
-// Sessions that a worker must resume: a decision arrived while no process has the session open. The session then stands in the
+// Sessions that a worker must resume: a decision arrived while no process has the session open. The session is then in the
 // queue of its agent until its turn ends or waits again, so that a worker that dies in the turn is replaced too.
 
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -9,7 +9,7 @@ import type { Host } from '../../engine/host/host.ts'
 import type { Entity } from '../../engine/model/definition.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 
-/** The commits that end a turn or let it wait: no worker is needed any more. */
+/** The commits that end a turn or let it wait: no worker is needed any longer. */
 export const idle = { status: 'idle', queue: null, wakeup: null } as const satisfies CommitExtras
 export const waits = { status: 'waiting', queue: null, wakeup: null } as const satisfies CommitExtras
 

@@ -207,7 +207,7 @@ function lateAnswers(past: SessionState<unknown>, { state, ledger }: OpenTimelin
   })
 }
 
-/** A rollback does not return spent money: usage after the target stays on the bill, and on that of a repeated turn. */
+/** A rollback does not return spent money: usage after the target is still charged, also to a repeated turn. */
 function spending(past: SessionState<unknown>, now: SessionState<unknown>, request: RollbackAsked | null) {
   const lost = addUsage(past.lost ?? noUsage, lessUsage(past.usage, now.usage))
   if (!request?.again) return { lost }

@@ -53,7 +53,7 @@ export async function receiveMail(group: Group): Promise<Received[]> {
     if (messages.length === 0) return received
     for (const message of messages) {
       if (message.kind === 'cut-marker') {
-        // From an earlier version, whose sessions made cuts themselves: no member waits for an answer any more.
+        // From an earlier version, whose sessions made cuts themselves: no member waits for an answer any longer.
         await open.write([], { consume: [message.id] })
         continue
       }

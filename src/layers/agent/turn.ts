@@ -270,7 +270,7 @@ function isStream(made: unknown): made is AsyncIterable<ModelPart> {
   return typeof made === 'object' && made !== null && Symbol.asyncIterator in made
 }
 
-/** A model is code of the user: a missing answer, or a request that names no tool, would be lost in silence. */
+/** A model is user code: a missing answer, or a request that names no tool, would be lost in silence. */
 function checkAnswer(answer: ModelAnswer): void {
   checkObject('the answer of a model', answer)
   const { requests } = answer

@@ -1,5 +1,5 @@
 // A workspace directory, captured with a turn and restored with it. Contents are stored by digest, so unchanged files
-// cost nothing; modes, links and deletions are included; ignored files (.gitignore) are left alone, in capture and in
+// cost nothing; modes, links and deletions are included; ignored files (.gitignore) are skipped, in capture and in
 // restore. A file or workspace above the limits is refused before anything is written. Files are accessed through
 // engine/base/file-tree: no link is followed, and nothing outside of the directory is read, written or deleted.
 
@@ -23,7 +23,7 @@ export interface WorkspaceReport {
   /** Bytes that were stored, or written to the directory. */
   readonly bytes: number
   /**
-   * Files that a capture cannot store and a restore leaves alone: devices, pipes, sockets, and names that are not valid
+   * Files that a capture cannot store and a restore does not touch: devices, pipes, sockets, and names that are not valid
    * text.
    */
   readonly skipped: readonly string[]

@@ -126,7 +126,7 @@ export class Artifacts {
         // A chunk shared with another artifact is damaged: it is removed, so that the upload stores a healthy copy.
         await removeRotten(this.#kernel, error)
         if (counted.isHeld && attempt < attemptsMax) continue
-        // A larger upload is not kept in memory, so the client must send it again; the damaged chunk is gone by then.
+        // A larger upload is not kept in memory, so the client must send it again; by then, the damaged chunk has been removed.
         throw new RepriseError('CONTENDED', `${timeline} could not be stored: send it again`, {}, error)
       }
     }

@@ -133,7 +133,7 @@ export class ConfigHandle<Value = unknown> {
   }
 
   /**
-   * Waits for the rollout of this version to end, and returns its end. NOT_FOUND if the version was never set, or so long ago
+   * Waits for the rollout of this version to end, and returns its outcome. NOT_FOUND if the version was never set, or so long ago
    * that only history has it; CONFLICT if it was set for every client at once.
    */
   async ended(version: number, options: EndedOptions = {}): Promise<RolloutEnd> {

@@ -190,7 +190,7 @@ export class OpenConfig {
     }
   }
 
-  /** Removes clients that were away for too long; clients with a stream in this process count as seen. */
+  /** Removes clients that were absent for too long; clients with a stream in this process count as seen. */
   async sweep(): Promise<void> {
     const { now, forgetAfterMs } = this
     if (now - this.#sweptAt < forgetAfterMs / 4) return

@@ -34,7 +34,7 @@ export interface AnswerReceipt {
 export interface ClientOptions {
   /**
    * The client's version: `held` of the offer, or the version number. A client whose version belongs to another history is
-   * offered one in any case. A number counts only if the store was never restored. Default: none, so the client is offered
+   * offered one in any case. A number is used only if the store was never restored. Default: none, so the client is offered
    * one.
    */
   readonly has?: number | string
@@ -70,7 +70,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   /** @internal */
   onClosed: (() => void) | null = null
 
-  /** True if the stream or the engine was closed: no more offers are returned here. */
+  /** True if the stream or the engine was closed: no further offers are returned here. */
   get isClosed(): boolean {
     return this.#isClosed || this.#config.isClosed
   }
@@ -100,7 +100,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     await config.refresh()
     if (!isOfHistory(stream, config.history)) throw goneStream(client, stream)
     const record = config.clients.get(client)
-    // A client that was away for too long counts as removed, even before its removal is recorded.
+    // A client that was absent for too long is treated as removed, even before its removal is recorded.
     const isThere = record?.stream === stream && record.isOpen && isCounted(record, config.now, config.forgetAfterMs)
     if (!isThere) throw replaced(client, stream)
     if (config.now - record.seenAt > config.forgetAfterMs / 4) {
@@ -135,7 +135,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return this.#answer(nonce, String(reason))
   }
 
-  /** The client leaves: it counts until it has been away for too long. */
+  /** The client leaves: it is counted until it has been absent for too long. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.detach()

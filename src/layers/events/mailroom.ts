@@ -27,7 +27,7 @@ export interface Letter {
 export const letterKind = 'command'
 const lookMs = 1000
 
-/** A command that throws is retried by the default policy; then it counts as refused. */
+/** A command that throws is retried by the default policy; then it is treated as refused. */
 const deliveries = resolveRetry({})
 
 export function queueOf(name: string): string {
@@ -54,7 +54,7 @@ export class Mailroom<State> {
   async open(id: string, options: OpenOptions): Promise<OpenAggregate<State>> {
     for (;;) {
       const live = await (this.#openAggregates.get(id) ?? this.#begin(id, options))
-      // Its last holder may have closed it during the wait: no poll would find mail for it any more.
+      // Its last holder may have closed it during the wait: no poll would find mail for it any longer.
       if (live.isClosed) continue
       live.holders += 1
       return live

@@ -197,7 +197,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
     return callPure(this.#kernel.guardsFolds(), `${this.#timeline}: handler`, call, placeOf(occurrence))
   }
 
-  /** Applies the event to the current state. Every process with a copy of the whole must do it itself. */
+  /** Applies the event to the current state. Every process with a full copy must do this itself. */
   async redrive(occurrence: Occurrence): Promise<void> {
     const letter = this.#quarantine.find((each) => isSame(each, occurrence.at))
     this.#quarantine = without(this.#quarantine, occurrence.at)
@@ -268,7 +268,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
   }
 
   async #giveUp(): Promise<void> {
-    // The partition no longer counts as owned from here on; otherwise all partitions would see too many owned ones, and
+    // The partition is no longer treated as owned from here on; otherwise all partitions would see too many owned ones, and
     // all would leave.
     this.#isLeaving = true
     try {

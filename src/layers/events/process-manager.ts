@@ -130,7 +130,7 @@ export interface ProcessManagerOptions<Sources extends readonly EventSource[], O
   readonly onRefused?: (letter: RefusedLetter, at: EventAt) => Reaction
   /** Policy for an event on which a reaction throws: stop and report it, or quarantine it and continue. Default: 'stop'. */
   readonly poison?: 'stop' | 'quarantine'
-  /** How often an event is tried before it counts as poison. Default: once. */
+  /** How often an event is tried before it is treated as poison. Default: once. */
   readonly retry?: RetryPolicy
   /**
    * Include the events of forks of these aggregates. Default: false, because a fork is a trial that other readers do
@@ -259,7 +259,7 @@ class MailSink extends PositionSink<Occurrence> {
     const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix + outgoing.id, queueOf(outgoing.to.name)))
     // After a rollback or a restore another event has the same sequence, perhaps in the same epoch; its command must not be
-    // mistaken for the first one's. Commands for events from before fingerprints existed keep their ids.
+    // confused with the first event's command. Commands for events from before fingerprints existed keep their ids.
     const isFormer = at.time < this.#printsSince || this.#engine.planted.has('print-left-out')
     const which = isFormer ? at.epoch : `${at.epoch}.${fingerprint}`
     const id = `${this.#name}:${at.timeline}@${at.seq}.${which}#${index}` as MessageId

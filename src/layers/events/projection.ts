@@ -55,7 +55,7 @@ export interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly forks?: boolean
   /** Policy for an event on which a handler throws: stop and report it, or quarantine it and continue. Default: 'stop'. */
   readonly poison?: 'stop' | 'quarantine'
-  /** How often an event is tried before it counts as poison. Default: once. */
+  /** How often an event is tried before it is treated as poison. Default: once. */
   readonly retry?: RetryPolicy
 }
 

@@ -45,7 +45,7 @@ export interface ExecResult {
   /** As a shell reports it: 128 plus the signal for a process that died from a signal. */
   readonly exitCode: number
   readonly status: 'completed' | 'failed' | 'stopped'
-  /** Every started process, and one that an earlier start left without a record of its end. */
+  /** Every started process, and any process of an earlier start without a recorded end. */
   readonly runs: readonly RunEnd[]
   readonly captures: number
   readonly restored: Restored | null

@@ -32,7 +32,7 @@ export interface ExecOptions {
   /** After this long without a capture, captures as soon as no file is being written. For `quiet` and `rename`. */
   readonly every?: Duration
   /**
-   * The greatest age of work that no capture has: captures after half of it, as with `every`. With `marker` and `word` the
+   * The maximum age of uncaptured work: captures after half of it, as with `every`. With `marker` and `word` the
    * program itself decides. The recovery card shows whether it is kept, and the doctor and the metrics report it when it is not.
    * Default: none.
    */

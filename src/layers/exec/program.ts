@@ -1,6 +1,6 @@
 // One process of the program, with its descendants: a group of its own, so that signals reach all of them and none is left
 // behind. A guardian briefly outlives this process if it is killed, and ends the group: an orphan's files would not be
-// captured, and the next start would find it at work in the same folder.
+// captured, and it would still be writing when the next start uses the folder.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { constants } from 'node:os'

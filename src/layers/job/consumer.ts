@@ -153,7 +153,7 @@ export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<
 
 /**
  * Removes a consumer's hold on history: its cursor no longer keeps entries from being trimmed. If the consumer runs
- * again, it resumes at its position with the history that is left.
+ * again, it resumes at its position with the remaining history.
  * @example await releaseConsumer(rp, mailer)
  */
 export async function releaseConsumer(rp: Engine, definition: AnyConsumer): Promise<void> {

@@ -17,7 +17,7 @@ export interface ItemContext extends Logged {
   /** Counts from 1. */
   readonly attempt: number
   /**
-   * Aborted when the attempt exceeds its timeout, when the job is stopped for good, or when another owner takes the job
+   * Aborted when the attempt exceeds its timeout, when the job is stopped permanently, or when another owner takes the job
    * over.
    */
   readonly signal: AbortSignal

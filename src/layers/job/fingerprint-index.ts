@@ -18,7 +18,7 @@ const fullest = 0.75
 const growth = 2
 const tableCount = 256
 
-/** Tables begin with different lengths, so that they neither grow at the same time nor are all half empty afterwards. */
+/** Tables begin with different lengths, so that they do not all grow at once, or end up half empty together. */
 const firstLength = (index: number) => Math.ceil(8 * growth ** (index / tableCount))
 
 export class FingerprintIndex {

@@ -1,6 +1,6 @@
 // The tasks of a shard that are in flight, found by key. With millions of items, a Map would leave a chain of outgrown
 // tables behind, each with its last items, and the collector would keep them all until its next full collection. Here a
-// task is linked into a fixed array of buckets, and nothing of it stays behind when it leaves.
+// task is linked into a fixed array of buckets, and leaves nothing behind when it is removed.
 
 export interface InFlight {
   readonly key: string

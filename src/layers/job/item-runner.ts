@@ -153,7 +153,7 @@ export class ItemRunner<T> {
     await this.#giveUp(task, error)
   }
 
-  /** A task that does not belong to this job: it counts as done without a call. */
+  /** A task that does not belong to this job: it is treated as done without a call. */
   pass(task: Task<T>): void {
     task.shard.take(task)
     this.#completions.add(task)
@@ -385,7 +385,7 @@ export class ItemRunner<T> {
     if (this.isStopping || shard.lost) return void this.#refuse(task)
     this.#hold(task)
     if ((this.limiter || this.breaker) && !(await this.#clear(task))) return void this.#refuse(task)
-    // The retry runs alone: one bad item must not fail good ones twice.
+    // The retry runs alone, so that one bad item does not fail good ones twice.
     if (this.#batcher) void this.#batcher.call([task])
     else this.#call(task)
   }

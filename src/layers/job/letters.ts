@@ -40,7 +40,7 @@ export async function redriveLetters(
   await applyIfFree(engine, timeline)
 }
 
-/** Discards letters: their items count as finished from now on. */
+/** Discards letters: their items are then treated as finished. */
 export async function discardLetters(
   rp: Engine,
   timeline: string,
@@ -83,7 +83,7 @@ export async function applyMail(
       if (data !== null && message.kind === redriveKind) {
         const redriven = data as EntryData['redriven']
         entries.push(entry('redriven', redriven))
-        // The round is over, and the items are left of it: a worker that has the job takes it again.
+        // The round has ended with these items left over: a worker that has the job takes it again.
         const isLeft = open.state.status === 'completed' && redriven.keys.some((key) => open.state.dead.has(key))
         if (isLeft) again = { status: 'stopped', wakeup: engine.now(open.id) }
       } else if (data !== null && message.kind === discardKind)
@@ -112,7 +112,7 @@ export async function applyClaimed(engine: Host, head: Head, fold: Fold<JobState
 
 async function applyIfFree(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
-  // A live owner finds the mail by itself.
+  // A live owner reads the mail itself.
   if (!head || (head.owner && head.isOwnerAlive)) return
   await applyHere(engine, timeline, jobFold(), (open) => applyMail(engine, open))
 }

@@ -70,7 +70,7 @@ export class PatientReader<T> implements Reader<T> {
   readonly #took = (chunk: Chunk<T> | null): Chunk<T> | null => {
     if (!chunk) return null
     const repeated = Math.min(this.#repeats, chunk.items.length)
-    // A chunk that only repeats items is not progress: otherwise a source that always fails at one place would be read
+    // A chunk that only repeats items is not progress: otherwise a source that always fails at the same position would be read
     // forever.
     if (repeated < chunk.items.length || chunk.after) this.#failed = 0
     this.#repeats -= repeated
@@ -117,7 +117,7 @@ export class PatientReader<T> implements Reader<T> {
 }
 
 /**
- * Our own errors declare whether a retry may help: a line that is not JSON stays invalid. A position that is gone
+ * Our own errors declare whether a retry may help: a line that is not JSON stays invalid. A lost position
  * cannot be retried: the shards must be read again and have another.
  */
 function mayPass(error: unknown): boolean {

@@ -501,7 +501,7 @@ export class JobRun<T = unknown> {
       try {
         await this.#items.settle(shard)
         await shard.recordCutOff(new RepriseError('ABORTED', because))
-        // The next owner of the shard receives at once what this process gives up.
+        // The next owner of the shard immediately receives the messages that this process gives up.
         await this.#endQueues()
         await this.#release(shard, because, hasFailed)
       } catch (error) {

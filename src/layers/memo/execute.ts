@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { RepriseError } from '../../core/errors.ts'
 
-/** A piece of output, in the order of arrival. */
+/** A piece of output, in order of arrival. */
 export interface OutputPiece {
   readonly to: 'stdout' | 'stderr'
   readonly bytes: Uint8Array

@@ -1,4 +1,4 @@
-// The cache levels behind the local store, in order. An entry found in one level is stored locally and in the levels before
+// The cache levels after the local store, in order. An entry found in one level is stored locally and in the levels before
 // it; a computed entry is sent to all levels in the background. Scopes apply throughout: `main` reads only entries of `main`,
 // and entries of a scope are sent only with credentials of that scope.
 
@@ -30,7 +30,7 @@ export interface RemoteCache {
   readonly timeout?: Duration
 }
 
-/** An address alone is a `RemoteCache` without options. */
+/** A plain address is a `RemoteCache` without options. */
 export type RemoteLevel = string | RemoteCache | CacheLevel
 
 const known = namesOf<RemoteCache>()('url token timeout')

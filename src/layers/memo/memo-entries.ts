@@ -232,7 +232,7 @@ export class Remembering {
     return here
   }
 
-  /** Removes the entry of its own scope only. True: there was one. */
+  /** Removes only the entry of its own scope. True: there was one. */
   forget(key: Key): Promise<boolean> {
     return forgetEntry(this.host, this.#own(key))
   }

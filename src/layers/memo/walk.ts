@@ -10,7 +10,7 @@ import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns
 
 export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 
-/** Skipped, unless a pattern names them explicitly. */
+/** Skipped unless a pattern names them explicitly. */
 const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
 const sliceMs = 8
 /** The clock is read once per this many names. */

@@ -77,7 +77,7 @@ export function checkSteps(name: string, steps: readonly Step[]): readonly Check
   }
 }
 
-/** 001-name.sql and 002-name.js (or .mjs, .ts if Node supports it), ordered by number. The checksum is that of the file. */
+/** 001-name.sql and 002-name.js (or .mjs, .ts if Node supports it), ordered by number. The checksum of the file is used. */
 function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder)

@@ -1,4 +1,4 @@
-// Branches of a stream that meet again in a join, a union, or an operator behind them. If a whole batch passed through one
+// Branches of a stream that meet again in a join, a union, or a later operator. If a whole batch passed through one
 // branch and then through the next, its records would arrive at the meeting operator out of order. Such branches therefore get
 // one record at a time, or whole batches with an `order` column by which the meeting operator sorts the records again
 // (run/branch-merge.ts). Branches that never meet, and a stream with one reader, keep whole batches.
@@ -30,7 +30,7 @@ export function branchesOf(outlet: readonly Edge[]): (readonly Edge[])[] {
 
 /**
  * The operators in which branches meet, in topological order; all branches meet in the last one. Null: records may lose their
- * order on the way, because an operator does not keep it or a branch divides again.
+ * order, because an operator does not keep it or a branch divides again.
  */
 export function meetingsOf(branches: readonly Edge[]): readonly OperatorNode[] | null {
   const reaches = branches.map((edge) => reachOf([edge]))

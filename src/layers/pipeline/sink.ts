@@ -14,7 +14,7 @@ export type Prepared = unknown
 /** The checkpoint of a cut. */
 export interface CutId {
   readonly checkpoint: number
-  /** The epoch of the pipeline's owner: with the checkpoint number, it identifies one attempt for good. */
+  /** The epoch of the pipeline's owner: with the checkpoint number, it identifies one attempt permanently. */
   readonly epoch: number
 }
 

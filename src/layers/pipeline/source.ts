@@ -1,4 +1,4 @@
-// The contract of a source. A source returns batches, each from one partition and with the position behind it. A position is
+// The contract of a source. A source returns batches, each from one partition and with the position after it. A position is
 // plain data; a source opened at a position returns exactly the records after it. Exactly-once requires nothing more of a
 // source.
 
@@ -11,7 +11,7 @@ export type Positions = ReadonlyMap<string, unknown>
 export interface SourceBatch<T> {
   readonly partition: string
   readonly values: readonly T[]
-  /** The position behind the last value. Plain data; it is stored with every checkpoint. */
+  /** The position after the last value. Plain data; it is stored with every checkpoint. */
   readonly position: unknown
   /**
    * The name of each value, in idempotency keys. Default: its number in its partition, which is the same whenever the source is
@@ -80,6 +80,6 @@ export interface Source<T> {
    * `context.partitions`, and several processes share it. Default: one task reads the whole source.
    */
   partitions?(context: PartitionsContext): Promise<readonly string[]>
-  /** Opens the source behind these positions; null: at the starting point that its options define for a first run. */
+  /** Opens the source after these positions; null: at the starting point that its options define for a first run. */
   open(from: Positions | null, context: SourceContext): Promise<SourceReader<T>>
 }

@@ -46,9 +46,9 @@ export interface FromOptions<In, T> {
   readonly decode?: (value: In) => Synchronous<T>
   /** The event time, in milliseconds since 1970. Windows require it. */
   readonly time?: (value: T) => number
-  /** How much older than the newest record a record may be and still be in time. Default: 0. */
+  /** How much older than the newest record a record may be without being late. Default: 0. */
   readonly outOfOrder?: Duration
-  /** A partition that is silent for this long holds no window back. */
+  /** A partition that is silent for this long does not hold windows back. */
   readonly idle?: Duration
   /**
    * True: all records of a key are in one partition, by the key of `keyBy`. Several processes can then share a pipeline with
@@ -354,7 +354,7 @@ export class KeyedStream<T> extends Stream<T> {
 
   /**
    * Joins pairs of the same key by time: `right` is between `from` and `to` after `left` (before it, if negative). With `outer`,
-   * a record without a partner is emitted when no partner can arrive any more.
+   * a record without a partner is emitted when no partner can arrive any longer.
    */
   joinInterval<B, R, O extends Outer = never>(
     name: string,
@@ -378,7 +378,7 @@ export class KeyedStream<T> extends Stream<T> {
     }
     const { outer } = options
     const make = skipsTombstones(intervalJoined({ fromMs: from, toMs: to }, atOnce(join as PairFunction, name), outer))
-    // The state of an outer join also tells which records have had a partner.
+    // The state of an outer join also records which records have had a partner.
     return stateOf(this, name, outer ? `outer interval join(${outer})` : 'interval join', make, [other])
   }
 

@@ -1,6 +1,6 @@
 // Deletes dependents in the background: an object whose owners are all gone is deleted. Owners are matched by uid, so a new
-// object of the same name is not an owner. Several processes may run a collector at once: each deletion carries the uid it is
-// meant for.
+// object of the same name is not an owner. Several processes may run a collector at once: each deletion names the intended
+// uid.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkList, checkOptions, namesOf } from '../../core/options.ts'
@@ -122,11 +122,11 @@ class Collection {
     this.#dependents.delete(id)
   }
 
-  /** An owner is created before its dependents, so an owner that cannot be read now is gone for good. */
+  /** An owner is created before its dependents, so an owner that cannot be read now was permanently deleted. */
   async #consider({ handle, name, uid, owners }: Dependent): Promise<void> {
     for (const owner of owners) {
       const kind = this.#handles.get(owner.kind)
-      // An owner that this process still has is not gone yet: its deletion arrives as an event of its own.
+      // An owner that this process still has is not deleted yet: its deletion arrives as an event of its own.
       if (!kind || kind.peek(owner.name)?.uid === owner.uid) return
       if ((await kind.get(owner.name))?.uid === owner.uid) return
     }

@@ -83,7 +83,7 @@ export class OriginResource implements SharedResource {
     return null
   }
 
-  /** Decides on the object as the other server has it now, and again if another writer was faster. */
+  /** Decides on the object as the other server has it now, and again if another writer wrote first. */
   async change({ name, decide, fence }: WriteRequest): Promise<Change> {
     const { clock } = this.engine
     for (let conflicts = 0; ; conflicts++) {
@@ -195,7 +195,7 @@ export class OriginResource implements SharedResource {
     checkFence({ fences }, { by, epoch })
   }
 
-  /** Lists all objects in pages of one revision; starts over if that revision is gone before the last page. */
+  /** Lists all objects in pages of one revision; starts over if that revision expires before the last page. */
   async #relist(): Promise<void> {
     await this.#stopStream()
     for (;;) {

@@ -37,7 +37,7 @@ export interface OriginObject {
 
 /**
  * Revisions are increasing numbers. A write applies only to the object that was read: CONFLICT if it has changed since,
- * NOT_FOUND if it is gone, EXISTS if an object of its name already exists. A lost response is OUTCOME_UNKNOWN for a write,
+ * NOT_FOUND if it was deleted, EXISTS if an object of its name already exists. A lost response is OUTCOME_UNKNOWN for a write,
  * and STORE_UNREACHABLE for every other request.
  */
 export interface OriginCollection {
@@ -57,6 +57,6 @@ export interface OriginCollection {
   replace(read: OriginObject, draft: Draft): Promise<ResourceObject>
   /** Replaces the status only. */
   report(read: OriginObject, draft: Draft): Promise<ResourceObject>
-  /** Returns the object waiting for its finalizers; null: it is gone. */
+  /** Returns the object waiting for its finalizers; null: it was deleted. */
   delete(read: OriginObject): Promise<ResourceObject | null>
 }

@@ -19,7 +19,7 @@ export interface Watched<Spec = unknown, Status = unknown> {
 
 export interface ReconcileContext<Spec = unknown, Status = unknown> {
   readonly name: string
-  /** The current object; undefined: it is gone. */
+  /** The current object; undefined: it was deleted. */
   readonly object: ResourceObject<Spec, Status> | undefined
   /** 1 for the first attempt. */
   readonly attempt: number

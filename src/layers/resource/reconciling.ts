@@ -144,7 +144,7 @@ export class Reconciling implements Session {
         const isPlanted = this.#engine.planted.has('status-of-now')
         const { generation } = isPlanted ? ((await primary.get(name)) ?? object) : object
         const change = { ...status, name, uid, observedGeneration: generation }
-        // The report returns as an event: one more reconcile, which finds nothing to do. Telling it apart from a concurrent
+        // The report returns as an event: one more reconcile, which finds nothing to do. Distinguishing it from a concurrent
         // change of another writer would cost more than it saves.
         return await primary.reportAs(fence, change)
       },

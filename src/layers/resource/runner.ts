@@ -1,5 +1,5 @@
 // Works through a queue of keys (layers/resource/rules/work-queue.ts), with bounds on concurrency and rate, and retries after
-// failures under the retry policy. Keys added while it is stopped need not be kept: the next start lists all objects.
+// failures under the retry policy. Keys added while it is stopped are not kept: the next start lists all objects.
 
 import { RateLimiter, type RateSettings } from '../../core/retry/rate.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/retry/retry.ts'

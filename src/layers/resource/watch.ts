@@ -1,6 +1,6 @@
 // A watch: every change after a revision, in order, none missed and none duplicated. It pulls: new changes come from the
 // window that all watchers of a kind share, or from history for a watcher that is too far behind. A slow reader therefore
-// delays no other reader and costs no memory. A revision whose history is gone is reported, never skipped.
+// delays no other reader and costs no memory. A revision whose history was trimmed is reported, never skipped.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -28,7 +28,7 @@ export type WatchEvent<Spec = unknown, Status = unknown> =
   | {
       readonly type: 'added' | 'modified' | 'deleted'
       readonly revision: number
-      /** The object after the change; for one that is gone (or no longer matches), its last state. */
+      /** The object after the change; for one that was deleted (or no longer matches), its last state. */
       readonly object: ResourceObject<Spec, Status>
     }
   | { readonly type: 'bookmark'; readonly revision: number; readonly isInitialEnd?: true }

@@ -108,7 +108,7 @@ export class SaveReader<T> {
     return await this.kernel.store.checkpoints(this.timeline)
   }
 
-  /** Newest first, damaged ones included. */
+  /** Newest first, including damaged ones. */
   async list(): Promise<SavedInfo[]> {
     return (await this.records()).map(infoOf)
   }

@@ -48,7 +48,7 @@ export class TableStandby<V> {
     return this.#replica.recovery
   }
 
-  /** Expired rows count until their owner has swept them. */
+  /** Expired rows are included until their owner has swept them. */
   get size(): number {
     return this.#replica.state.rows.size
   }

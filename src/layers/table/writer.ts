@@ -143,7 +143,7 @@ export class TableWriter<V> {
   }
 
   /**
-   * Other transactions committed meanwhile. If its reads are still valid, it counts as run now; otherwise it runs again while
+   * Other transactions committed meanwhile. If its reads are still valid, it is treated as run now; otherwise it runs again while
    * all others wait.
    */
   async #check(item: Item<V>, overlay: Overlay<V>): Promise<{ buffer: Buffer<V>; result: unknown }> {

@@ -94,7 +94,7 @@ export type TransactionOptions<T> = {
 export interface ChildOptions {
   /** The id of the child. Default: derived from this run's id. */
   readonly id?: string
-  /** Policy when this run is cancelled or fails: cancel the child, or leave it alone. Default: 'cancel'. */
+  /** Policy when this run is cancelled or fails: cancel the child, or let it continue. Default: 'cancel'. */
   readonly whenCancelled?: 'cancel' | 'abandon'
   /**
    * Policy when this run is undone after the child completed: keep the child's effects, or undo the child too, at its

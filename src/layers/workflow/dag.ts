@@ -63,7 +63,7 @@ export interface BackfillOptions extends Pick<StartOptions, 'attributes' | 'prio
   readonly to: string
   /** One run per day and partition. Default: one run per day. */
   readonly partitions?: readonly string[]
-  /** Re-runs this node, and what depends on it, in runs that completed. Default: completed runs are left alone. */
+  /** Re-runs this node, and what depends on it, in runs that completed. Default: completed runs are skipped. */
   readonly rerun?: string
   /** A repeated backfill with the same key re-runs each run once, also after a kill. */
   readonly key?: string
@@ -74,7 +74,7 @@ export interface BackfillOptions extends Pick<StartOptions, 'attributes' | 'prio
 export interface BackfillReport {
   /** The ids of the runs: `DAY`, or `PARTITION/DAY`. */
   readonly completed: readonly string[]
-  /** Runs that had completed before, and were left alone. */
+  /** Runs that had completed before, and were skipped. */
   readonly skipped: readonly string[]
   readonly failed: readonly { readonly id: string; readonly why: string }[]
 }

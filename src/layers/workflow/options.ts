@@ -20,7 +20,7 @@ export interface WorkflowOptions {
   /** The retry policy of steps that declare none. */
   readonly retry?: RetryPolicy
   /**
-   * Policy for a compensation that fails for good. 'hold': the run stops there, and a person settles or retries the
+   * Policy for a compensation that fails permanently. 'hold': the run stops there, and a person settles or retries the
    * compensation. 'restore': the run goes back to before the first call that could be undone, is held there, and
    * reports the steps that were not undone; `run.resume()` continues from there, with keys of a new generation.
    * Default: 'hold'.

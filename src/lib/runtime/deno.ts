@@ -1,4 +1,4 @@
-// Deno: as Node; it keeps compiled code by itself, and refuses what its flags do not allow.
+// Deno: like Node; it caches compiled code itself, and refuses what its flags do not allow.
 
 import { runtime as node } from './node.ts'
 import type { Runtime } from './port.ts'

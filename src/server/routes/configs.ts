@@ -240,7 +240,7 @@ class OfferSource implements ByteSource {
   close(): void {
     this.#isOver = true
     this.#signal.removeEventListener('abort', this.#onAbort)
-    // The client may reconnect, here or to another server, so it does not count as gone.
+    // The client may reconnect, here or to another server, so it is not treated as gone.
     this.#stream.detach()
   }
 }

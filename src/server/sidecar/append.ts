@@ -83,11 +83,11 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
 
 /** The sequence of the mark. Null: the entry with the key is the only one of its append. */
 function endOf(open: Pick<OpenTimeline<unknown>, 'seqOfKey'>, key: string): number | null {
-  // Earlier versions put the mark behind the key.
+  // Earlier versions put the mark after the key.
   return open.seqOfKey(endKey(key)) ?? open.seqOfKey(`${key} end`) ?? null
 }
 
-/** Whether history has these entries from `first` on. Trimmed entries cannot be compared, and count as equal. */
+/** Whether history has these entries from `first` on. Trimmed entries cannot be compared, and are treated as equal. */
 async function hasEntries(
   engine: Reprise,
   id: TimelineId,

@@ -121,7 +121,7 @@ export class Sidecars {
     if (this.#leases.get(id) === lease) this.#leases.delete(id)
   }
 
-  /** Works under a lease, which counts as a sign of life. A client whose writes arrive at several servers moves its lease. */
+  /** Works under a lease, which counts as a heartbeat. A client whose writes arrive at several servers moves its lease. */
   async #leased<T>(id: TimelineId, token: number, work: (lease: Lease) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       const lease = await this.#under(id, token)

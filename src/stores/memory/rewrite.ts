@@ -6,7 +6,7 @@ import { copyRecord } from './apply.ts'
 import { Log } from './copy-on-write.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
 
-/** All in one call: a world in memory needs no paging. */
+/** All in one call: a store in memory needs no paging. */
 export function rewrite(space: Space, kind: Rewritable, change: Change): Rewritten {
   const count = new Count(change)
   if (kind === 'runs') rewriteRuns(space, count)

@@ -47,7 +47,7 @@ export interface MemoryOptions {
   readonly hash: Hash
   /** The "database" clock, in milliseconds since 1970. */
   readonly clock?: () => number
-  /** The world to share between several stores. Default: a world of its own. */
+  /** The world to share between several stores. Default: a separate world. */
   readonly world?: MemoryWorld
   readonly readOnly?: boolean
 }

@@ -64,7 +64,7 @@ export function tidy(space: Space, before: number): { messages: number; workers:
   return { messages, workers: forgetRetired(space, before) }
 }
 
-/** Trimmed and forgotten runs stay in the feed's list until they are most of it. */
+/** Trimmed and forgotten runs stay in the feed's list until they are the majority. */
 export function compactFeed(space: Space): void {
   if (space.feed.length < feedSlack) return
   let liveCount = 0

@@ -1,6 +1,6 @@
 // The feed across timelines. Runs are read in the order of (pos, id), and only below the oldest running transaction: a
-// run that commits later can then never be behind a reader. Committed runs above that line are not readable yet; the
-// page then reports that it is not the end.
+// run that commits later can then never be before the position of a reader. Committed runs above that line are not readable yet;
+// the page then reports that it is not the end.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { rangeOf } from '../../core/history/scope.ts'

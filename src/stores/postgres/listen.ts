@@ -75,7 +75,7 @@ export class Bell implements Guest {
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
-    // Checks that our own notification arrives: behind a pooler LISTEN succeeds and nothing ever arrives.
+    // Checks that our own notification arrives: behind a pooler LISTEN succeeds, but nothing ever arrives.
     await client.query({ text: `NOTIFY ${this.#channel}` })
     setTimeout(() => this.#checkHearing(client), probeMs).unref()
   }

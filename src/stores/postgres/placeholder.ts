@@ -1,6 +1,6 @@
 // Question marks as placeholders, so that the same SQL runs on SQLite and on PostgreSQL. Text that already has $1 is
 // unchanged, and so is text without values: there ? can only be the operator. Literals, quoted names and comments are
-// unchanged; ?? stands for the operator ?.
+// unchanged; ?? is the operator ?.
 
 const pieces =
   /\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(\$(?:[A-Za-z_]\w*)?\$)[\s\S]*?\1|\?\?|\?|\$\d+/g

@@ -2,9 +2,9 @@
 // advisory lock of its own on the store's session, and its row records that; a worker with such a row and a free lock
 // is gone. A suspended process keeps its session, and with it the lock. The server ends the session of a dead host by
 // itself.
-// Only a session of our own counts. Behind a pooler there is none: the worker then has no presence, and its lease
+// Only a session of our own counts. Behind a pooler there is no session: the worker then has no presence, and its lease
 // decides.
-// Safety does not depend on this: a worker retired by mistake is fenced by the epoch, as always.
+// Safety does not depend on this: a worker retired by mistake is fenced by the epoch, as usual.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import type { Connections } from './connect.ts'
@@ -51,7 +51,9 @@ export class Presence implements Guest {
     this.#ns = namespace
   }
 
-  /** From now on this worker counts as alive as long as the session exists. Until the lock is held, its lease alone counts. */
+  /**
+   * From now on this worker is treated as alive as long as the session exists. Until the lock is held, its lease alone counts.
+   */
   hold(worker: WorkerId): void {
     if (this.#isImpossible || this.#wanted.has(worker)) return
     this.#wanted.add(worker)
@@ -101,7 +103,7 @@ export class Presence implements Guest {
       setTimeout(() => void this.#lock(client, worker).catch(ignore), retryMs).unref()
       return
     }
-    // It counts only if other sessions see it: not if locks have no effect, or belong to another server.
+    // It is used only if other sessions see it: not if locks have no effect, or belong to another server.
     if (await this.#ask(null, 'pg_try_advisory_xact_lock_shared', worker)) return this.#giveUp()
     if (!isOurs()) return
     this.#held.add(worker)

@@ -97,7 +97,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
 }
 
 /**
- * Workers of an older release still send heartbeats, but can commit nothing any more: their timelines would wait for as
+ * Workers of an older release still send heartbeats, but can no longer commit: their timelines would wait for as
  * long as they live. Runs before the tables are locked: a running commit has its rows, and reads a worker next.
  */
 async function retireAll(run: RunSql, s: string): Promise<void> {

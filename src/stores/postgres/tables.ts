@@ -1,7 +1,7 @@
 // The tables. Every key of history starts with the timeline's number (tid), which never changes: a rollback renames a
 // timeline, and its rows stay in place. Times are milliseconds of the database's clock.
 // pos is the order of the feed: the namespace's pos_base plus the number of the transaction that wrote the run. A
-// reader stays below the oldest running transaction, so nothing can appear behind it. Inside one transaction the run's
+// reader stays below the oldest running transaction, so nothing can appear before its position. Inside one transaction the run's
 // id decides, which follows the order of the batch.
 
 import { pastTable, requestTable } from './sql.ts'
@@ -73,7 +73,7 @@ function pastChecksum(s: string): string {
   return `ALTER TABLE ${s}.past ADD COLUMN checksum text GENERATED ALWAYS AS (${checksumOf('')}) STORED;`
 }
 
-/** True for a row of the past that is as it was written. */
+/** True for a row of the past that is unchanged since it was written. */
 export const isSoundPast = (p: string) => `(${p}.checksum = ${checksumOf(`${p}.`)})`
 
 function checksumOf(p: string): string {
@@ -93,7 +93,7 @@ function retiredIndex(s: string): string {
 
 /**
  * Rows of these tables are updated in place or deleted after a while. Autovacuum waits until a fifth of a table is
- * dead, so that large ones stay a fifth larger, and index scans pass all of it: a twentieth is enough. Cursors and
+ * dead, so that large ones stay a fifth larger, and index scans visit all of it: a twentieth is enough. Cursors and
  * workers are few rows that change all the time: their pages keep room for that (HOT), and are cleaned after some
  * dozens of changes.
  */

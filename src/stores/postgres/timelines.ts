@@ -69,7 +69,7 @@ function among(numbers: string): string {
   return `t.tid = ANY (ARRAY(${numbers}))`
 }
 
-/** For a worker that owns more, the end of its lease stands for all of them. */
+/** For a worker that owns more, the end of its lease is used for all of them. */
 const ownedRows = 200
 
 /**

@@ -1,6 +1,6 @@
 // Chunks in an object store: packed into objects of a few megabytes, so that a checkpoint is a handful of requests.
 // Object stores have no conditional deletion by age, and nothing is changed in place. So touches and deletions are
-// notes, and of two concurrent ones at least one sees the other: a touch writes its note and then reads the notes of
+// notes, and of two concurrent notes, at least one writer sees the other: a touch writes its note and then reads the notes of
 // deletion; a deletion writes its note and then reads the touches. A chunk marked for deletion that was touched in time
 // stays; a chunk whose touch found the mark is put again. Bytes are removed when their pack is rewritten without them
 // (compact), at the earliest when the note about them is as old as `graceMs`: that tolerates a store whose lists are
@@ -206,7 +206,7 @@ export class S3Blobs implements Blobs {
     return placesOf(pack).filter((copy) => this.#isNeeded(copy))
   }
 
-  /** The newest of several copies stays. */
+  /** The newest of several copies is kept. */
   #isNeeded(copy: Copy): boolean {
     const found = this.#packs.index.find(digestAt(copy.pack, copy.place))
     return found !== null && found.pack === copy.pack && found.place === copy.place

@@ -1,5 +1,5 @@
 // A place for chunks in an object store, with small objects beside them: the mark by which a store recognises its
-// chunks, their owner, and whether several stores share them. Each is written once and counts for good, which needs a
+// chunks, their owner, and whether several stores share them. Each is written once and is permanent, which needs a
 // store that honours If-None-Match. A store that does not is treated as a place that others may share: it is swept only
 // on request.
 

@@ -1,5 +1,5 @@
 // Timelines that arrive from another shard. The copy is inactive until the signpost at its old place names the same
-// move; then it is the timeline, whichever process notices first. Its notes record which of its runs the feed of the
+// move; then the copy becomes the timeline, whichever process notices first. Its notes record which of its runs the feed of the
 // old shard shows.
 
 import type { ManifestId, OperationId, TimelineId } from '../../core/coordinate.ts'

@@ -1,5 +1,5 @@
-// Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: a
-// shard that is away stops no timeline of another. A chunk is searched for at its places first, and then everywhere.
+// Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: an
+// unavailable shard stops no timeline of another. A chunk is searched for at its places first, and then everywhere.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -44,7 +44,7 @@ export class ShardedBlobs implements Blobs {
       failed.add(groups[i]![0])
     }
     if (failed.size === 0) return
-    // Two copies each, even while a shard is away.
+    // Two copies each, even while a shard is unavailable.
     const again = chunks.filter((chunk) => placed.some((one) => one.chunk === chunk && failed.has(one.shard)))
     if (this.#shardMap.shards.every((shard) => shard.isAway)) throw awayError(this.#shard([...failed][0]!))
     await this.put(again, at)
@@ -125,7 +125,7 @@ export class ShardedBlobs implements Blobs {
     return this.#shardMap.shards[index]!
   }
 
-  /** The first two in rank, without shards that are away. */
+  /** The first two in rank, without unavailable shards. */
   #placesOf(digest: Digest): number[] {
     const order = ranked(hashOf(digest), this.#shardMap.count)
     const there = order.filter((shard) => !this.#shard(shard).isAway)
@@ -148,7 +148,7 @@ export class ShardedBlobs implements Blobs {
   }
 
   /**
-   * Searches the places of each chunk in rank order until all are found. A shard that is away may have a chunk: then
+   * Searches the places of each chunk in rank order until all are found. An unavailable shard may have a chunk: then
    * the absence of the chunk is not reported.
    */
   async #search<T>(

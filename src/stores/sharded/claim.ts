@@ -58,7 +58,7 @@ export class Claims {
     return claimed.sort(byUrgency)
   }
 
-  /** Timelines claimed from a shard that was away are searched for once it is back. */
+  /** Timelines claimed from a shard that was unavailable are searched for once it is back. */
   get hasLost(): boolean {
     return [...this.#lost.keys()].some((index) => !this.#shardMap.shards[index]!.isAway)
   }

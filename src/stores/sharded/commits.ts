@@ -61,7 +61,7 @@ export class Commits {
     return outcomes
   }
 
-  /** Only a commit that needs a shard that is away waits for it. */
+  /** Only a commit that needs an unavailable shard waits for it. */
   async #plan(commit: Commit): Promise<Plan | { readonly refusal: Outcome }> {
     try {
       return await plan(this.#shardMap, this.#holds, commit)

@@ -32,7 +32,7 @@ export class Holds {
   }
 
   /**
-   * Called after the cursor has moved (or was deleted, with null). A shard that is away keeps more than needed until
+   * Called after the cursor has moved (or was deleted, with null). An unavailable shard keeps more than needed until
    * the next move.
    */
   async follow(name: string, owner: TimelineId, home: number, parts: readonly FeedPosition[] | null): Promise<void> {

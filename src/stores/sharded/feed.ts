@@ -46,12 +46,12 @@ export async function readFeed(
     if (items.length === 0) break
   } while (open.length > 0 && items.length < limit)
   const next = joinPositions(parts)
-  // The others have nothing left, and the shard that is away may have more.
+  // The others have no more entries, and the unavailable shard may have more.
   if (away.length > 0 && open.length === 0 && items.length === 0) throw away[0]
   return { items, next, isEnd: open.length === 0 && away.length === 0 }
 }
 
-/** Reads of a shard that is away are not retried at once. */
+/** Reads of an unavailable shard are not retried at once. */
 async function moved(
   shardMap: ShardMap,
   shard: Shard,
@@ -66,7 +66,7 @@ async function moved(
     away.push(awayError(other))
     return { ...rest, isEnd: true }
   } catch (error) {
-    // The timeline that left this shard is on one that is away: its current name is unknown.
+    // The timeline that left this shard is on one that is unavailable: its current name is unknown.
     if (!isUnreachable(error)) throw error
     away.push(error)
     return null

@@ -3,7 +3,7 @@
 import type { PastLife } from '../../core/store/ports.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 
-/** The first shard decides; the others have copies, for when it is away. */
+/** The first shard decides; the others have copies, for when it is unavailable. */
 export async function identityOf(
   [first, ...others]: readonly Shard[],
   proposed: string | undefined,

@@ -77,7 +77,7 @@ export async function names(shardMap: ShardMap): Promise<readonly TimelineId[]> 
   return [...new Set(lists.flat())].filter((id) => !isOfShards(id))
 }
 
-/** One row for each worker, which has a row on every shard. A shard that is away contributes nothing. */
+/** One row for each worker, which has a row on every shard. An unavailable shard contributes nothing. */
 export async function workers(shardMap: ShardMap): Promise<WorkerRow[]> {
   const there = shardMap.shards.filter((shard) => !shard.isAway)
   const answers = await Promise.allSettled(there.map((shard) => shard.askBriefly((store) => store.workers())))
@@ -92,7 +92,7 @@ export async function workers(shardMap: ShardMap): Promise<WorkerRow[]> {
   return [...merged.values()].sort((a, b) => compareText(a.id, b.id))
 }
 
-/** By the slowest clock, as every time without a timeline. Rejects while a shard is away. */
+/** By the slowest clock, as every time without a timeline. Rejects while a shard is unavailable. */
 export async function nextDue(
   shardMap: ShardMap,
   query: DueQuery,

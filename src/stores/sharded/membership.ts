@@ -102,7 +102,7 @@ export function arrange(
     if (places[member.index] !== -1) throw differ(`shard ${member.index} was named twice`)
     places[member.index] = given
   }
-  // Shards that are away or new have unknown numbers: they take the remaining ones, in the order passed.
+  // Shards that are unavailable or new have unknown numbers: they take the remaining ones, in the order passed.
   for (const [given, member] of members.entries()) {
     if (member === null || member === 'away') places[places.indexOf(-1)] = given
   }
@@ -114,7 +114,7 @@ export function lacksShard(members: readonly (Membership | null | 'away')[]): bo
   return members.includes(null) && members.some((member) => member !== null && member !== 'away' && member.isWhole)
 }
 
-/** Throws SHARDS_DIFFER: such a store is not accepted in place of the missing shard, whose timelines would seem to be gone. */
+/** Throws SHARDS_DIFFER: such a store is not accepted in place of the missing shard, whose timelines would appear to be lost. */
 export function refuseStranger(members: readonly (Membership | null | 'away')[], names: readonly string[]): void {
   if (!lacksShard(members)) return
   const numbers = members.map((member) => (member === null || member === 'away' ? -1 : member.index))
@@ -125,7 +125,9 @@ export function refuseStranger(members: readonly (Membership | null | 'away')[],
   throw differ(`${place} is missing, and ${name} in its place is empty or another database: ${cure}`)
 }
 
-/** A shard that was away got one of the remaining numbers: once it is back, it must have that number. Throws SHARDS_DIFFER. */
+/**
+ * A shard that was unavailable got one of the remaining numbers: once it is back, it must have that number. Throws SHARDS_DIFFER.
+ */
 export async function refuseOther(
   store: Store,
   { set, index, name }: { readonly set: string; readonly index: number; readonly name: string },

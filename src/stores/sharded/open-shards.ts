@@ -1,5 +1,5 @@
 // The parts of an open set of shards, and the three ways of calling its databases: the one that has a timeline, all that can be
-// reached, or each by itself. Shared by the store, its upkeep and its shard set.
+// reached, or each one separately. Shared by the store, its upkeep and its shard set.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

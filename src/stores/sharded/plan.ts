@@ -147,7 +147,7 @@ async function planForget(shardMap: ShardMap, holds: Holds, planned: Plan, head:
   const names = head ? cursorNames(head.attributes) : []
   const isErased = commit.forget === 'erase'
   const left = await remnants.of(timeline, shard, head === null)
-  // It was forgotten before, by a process that died then.
+  // A process forgot it earlier and then died.
   if (left && !head) await remnants.forgotten(timeline, left, isErased)
   const after = async () => {
     shardMap.forget(timeline)

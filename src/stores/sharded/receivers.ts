@@ -10,7 +10,7 @@ export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
 
 /**
  * Divides messages by whether the life of their receiver continues. A message keeps its life, so the shard of its
- * receiver checks it again in the commit. In a store that has grown, a signpost with a life of its own may stand for
+ * receiver checks it again in the commit. In a store that has grown, a signpost with a life of its own may exist in place of
  * the receiver: there a message loses its life, and a receiver created again just after this read gets mail of the life
  * before.
  */

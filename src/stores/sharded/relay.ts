@@ -43,7 +43,7 @@ export class Relay {
     return next
   }
 
-  /** The same with a time limit: a shard that is away does not stop the others. */
+  /** The same with a time limit: an unavailable shard does not stop the others. */
   async carryPatiently(from: number, to: number): Promise<void> {
     // Processes that know a newly added shard carry its messages.
     if (this.#shardMap.shards[to]?.isAway !== false) return

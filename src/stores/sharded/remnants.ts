@@ -59,7 +59,7 @@ export class Remnants {
     })
   }
 
-  /** Before a rollback: copies the notes to its archive. Notes of an archive that is never made do no harm. */
+  /** Before a rollback: copies the notes to its archive. Notes of an archive that is never made are harmless. */
   async share(id: TimelineId, archive: TimelineId, shard: number): Promise<void> {
     const [arrival] = await this.#arrivals(shard, [id])
     if (!arrival) return

@@ -106,7 +106,9 @@ class ShardedRequests implements RequestBox {
     await this.#set.shardMap.shard(shardOfRequest(number)).ask((store) => boxOf(store).mark(numberIn(number), as))
   }
 
-  /** A shard that was added, or was away when the identity changed, refuses requests until it has the identity of the set. */
+  /**
+   * A shard that was added, or was unavailable when the identity changed, refuses requests until it has the identity of the set.
+   */
   async #identify(): Promise<void> {
     const [first, ...others] = this.#set.shardMap.shards as [Shard, ...Shard[]]
     if ([first, ...others].some((shard) => shard.isAway)) return

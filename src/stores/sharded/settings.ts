@@ -1,6 +1,6 @@
 // Settings of the whole store (its keys, its tiers, the place of its chunks) are stored with the timeline
 // `reprise/store`, on the first shard, and every process needs them to open the set. So every other shard has a copy,
-// for when the first is away. A copy is only read: a change needs the first shard, and is copied to the reachable ones;
+// for when the first is unavailable. A copy is only read: a change needs the first shard, and is copied to the reachable ones;
 // the others get it when they are back.
 
 import type { Attribute, Head } from '../../core/store/ports.ts'

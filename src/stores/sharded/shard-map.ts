@@ -1,7 +1,7 @@
 // Where timelines are: the place in the map, or the place that its signpost there points to. Places that this process
 // has seen are cached, so that a known timeline costs no read.
-// The place in the map is one of the original shards of the set, for good: its row is the arbiter of an id, whatever
-// two processes believe about the map. A timeline on a shard that was added later has a signpost there.
+// The place in the map is one of the original shards of the set, permanently: its row is the arbiter of an id, even
+// if two processes disagree about the map. A timeline on a shard that was added later has a signpost there.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

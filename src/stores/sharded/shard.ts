@@ -1,4 +1,4 @@
-// One of the stores of a sharded store. While it is away, only its own timelines wait. One probe retries until it is
+// One of the stores of a sharded store. While it is unavailable, only its own timelines wait. One probe retries until it is
 // back; no other call tries to reach it meanwhile, because every attempt may take seconds. Calls that can do without it
 // fail at once, and calls that need it wait for a moment.
 
@@ -13,7 +13,7 @@ export type OpenShard = () => Promise<Store>
 
 export type Timers = Pick<Clock, 'after' | 'elapsed'>
 
-/** While it is away, the shard is probed this often. */
+/** While it is unavailable, the shard is probed this often. */
 const probeMs = 1000
 /** How long a call that needs it waits for its return. */
 const patienceMs = 4000
@@ -78,7 +78,7 @@ export class Shard {
     return this.#isSettling
   }
 
-  /** Why it is away. Null: it is reachable. */
+  /** The reason it is unavailable. Null: it is reachable. */
   get reason(): RepriseError | null {
     return this.#away && this.#awayError()
   }
@@ -113,7 +113,7 @@ export class Shard {
     )
   }
 
-  /** For calls that do not wait: rejects at once if it is away. */
+  /** For calls that do not wait: rejects at once if it is unavailable. */
   askNow<T>(call: (store: Store) => T | Promise<T>): T | Promise<T> {
     if (this.#away) return Promise.reject(this.#awayError())
     if (!this.#store) return this.#askOpened(call)

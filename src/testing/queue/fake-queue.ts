@@ -1,5 +1,5 @@
-// A queue in memory with the behaviour of a broker: hold times, redelivery, connections that end, and a broker that goes away.
-// For tests of jobs over queues, without a server.
+// A queue in memory with the behaviour of a broker: hold times, redelivery, connections that end, and a broker that becomes
+// unavailable. For tests of jobs over queues, without a server.
 
 import type { Delivery, ExternalQueue, QueueConnection } from '../../layers/job/index.ts'
 import { Condition, realTime, sleep } from '../../lib/waiting.ts'

@@ -9,7 +9,7 @@ export type QueueFate =
   | 'ok'
   /** The call does nothing, and reports success: the request was lost on its way. */
   | 'drop'
-  /** The call is not executed, and fails as if the broker was away. */
+  /** The call is not executed, and fails as if the broker was unavailable. */
   | 'fail-before'
   /** The call is executed, and its answer is lost. */
   | 'fail-after'

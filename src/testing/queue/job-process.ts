@@ -95,7 +95,7 @@ function mortal(store: Store, isAlive: () => boolean): Store {
   })
 }
 
-/** At the death, the pending timers end too: they would keep the program of the tests alive. */
+/** When the process dies, its pending timers end too: they would keep the program of the tests alive. */
 function clockOf(isAlive: () => boolean, onDeath: (call: () => void) => void): Clock {
   const pending = new Set<() => void>()
   onDeath(() => {

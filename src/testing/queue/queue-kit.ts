@@ -287,7 +287,7 @@ class QueueKit<Message> {
     for (const connection of [...this.#open]) await this.#close(connection).catch(() => undefined)
   }
 
-  /** Another process does the rest; then everything was done, and nothing is left. */
+  /** Another process finishes the work; then everything was done, and nothing is left. */
   async #finish({
     repeatsMax,
     more = [],

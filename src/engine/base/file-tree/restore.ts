@@ -75,7 +75,10 @@ function isTarget(target: string): boolean {
   return target !== '' && target.length <= targetLengthMax && !/[\0\p{Surrogate}]/u.test(target)
 }
 
-/** Refuses the restore if an excluded name occupies the path of a file: nothing excluded is deleted, no tree half restored. */
+/**
+ * Refuses the restore if an excluded name occupies the path of a file: nothing excluded is deleted, and no tree is left half
+ * restored.
+ */
 function checkRoom(wanted: ReadonlyMap<string, Wanted>, scan: Scan): void {
   for (const { path, isFolder } of scan.leftAlone) {
     for (let end = path.indexOf('/'); end >= 0; end = path.indexOf('/', end + 1)) {

@@ -1,4 +1,4 @@
-// Lists a tree: files and links, and the names that are left alone. Directories are entered one inside the other, never
+// Lists a tree: files and links, and the excluded names. Directories are entered one inside the other, never
 // by a path, and links are data. Bounded by the limits: a tree that is too deep or too large is refused.
 
 import { RepriseError } from '../../../core/errors.ts'
@@ -8,7 +8,7 @@ import type { Child, Folder } from './folder.ts'
 
 export type TreeLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 
-/** Decides which names are left alone. Each directory has a scope, derived from that of its parent. */
+/** Decides which names are excluded. Each directory has a scope, derived from that of its parent. */
 export interface Choice<Scope> {
   readonly start: Scope
   descend(scope: Scope, path: string, folder: Folder, children: readonly Child[]): Promise<Scope>

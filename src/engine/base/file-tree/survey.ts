@@ -1,5 +1,5 @@
 // The stamps of a tree's files at one moment, without their content: name, identity, size and times. Two equal surveys
-// some time apart prove that nothing was written in between, and that any later write will show.
+// some time apart prove that nothing was written in between, and that any later write will be detected.
 
 import type { BigIntStats } from 'node:fs'
 import { DirectoryStack } from './directory-stack.ts'

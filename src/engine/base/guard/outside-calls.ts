@@ -120,7 +120,7 @@ const heap = [
 ]
 
 /**
- * Every database client ends here, whatever its name. Its sockets are shared with other code and must not get stuck in
+ * Every database client ends here, regardless of its name. Its sockets are shared with other code and must not get stuck in
  * the middle of an exchange, so the guard throws nothing into them: a new connection fails like a failed connection, a
  * write to an open connection succeeds, and the zone is blamed. Standard output and error are logs and are allowed.
  */

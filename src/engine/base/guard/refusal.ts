@@ -46,7 +46,7 @@ export function inTickOf<T>(line: string, call: () => T): T {
   }
 }
 
-/** Prefers the user's own line to that of a package: the fix belongs in the code that called the client. */
+/** Prefers the user's own line to a line of a package: the fix belongs in the code that called the client. */
 function lineOf(lines: readonly string[]): string {
   const theirs = lines.filter((line) => !isOurs(line) && !line.includes('node:') && /:\d+:\d+\)?$/.test(line))
   const own = theirs.find((line) => !/[\\/]node_modules[\\/]/.test(line))

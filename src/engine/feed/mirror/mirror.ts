@@ -7,7 +7,7 @@
 // is reported by the event `problem`, and catches up. Not promised: runs that were damaged before they were mirrored.
 //
 // One process at a time writes it: the owner of `reprise/mirror`. Each owner writes files of its own epoch, so an owner that
-// was wrongly considered dead does no harm. The mirror is rewritten from the start when it has doubled in size, and when
+// was wrongly considered dead is harmless. The mirror is rewritten from the start when it has doubled in size, and when
 // entries were erased or encrypted with another key; the older files are removed when that is done. This bounds its size, and
 // removes trimmed and forgotten history.
 

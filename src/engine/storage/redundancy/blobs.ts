@@ -1,6 +1,6 @@
 // Chunks with parity: a put also writes the parity of the chunks' group, and a damaged chunk is rebuilt from the
 // others. A plain wrapper around the chunks of a store: list and delete show chunks only.
-// A few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks
+// A few chunks at a time would need a parity of their own size: a small group stays open, and the next few chunks
 // join it.
 // Its new parity is put under a new name, and the old one is deleted afterwards.
 

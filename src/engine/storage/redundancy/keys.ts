@@ -1,5 +1,5 @@
 // The names of redundancy among the chunks. They all start with seven bytes 255, which no chunk's digest does in
-// practice, and so come last in every list: lists of chunks omit them.
+// practice, and so sort last in every list: lists of chunks omit them.
 //   name = 255 * 7, kind(byte), 24 bytes
 //   kind 1: a parity group       its id; the bytes are the group (core/checkpoint/parity.ts) and their digest
 //   kind 2: its parity           the same id; its digest follows here too

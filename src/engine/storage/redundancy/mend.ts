@@ -82,7 +82,7 @@ export class Mender {
     return await this.#putBack(digest, bytes, stripeOf(found?.[1].lane ?? digest[0]! % lanes))
   }
 
-  /** Tried once per process: a place that stays broken is read around each time. */
+  /** Tried once per process: a place that stays broken is bypassed each time. */
   async #takeHome(digest: Digest, bytes: Uint8Array): Promise<void> {
     const name = toHex(digest)
     if (this.#tried.has(name)) return

@@ -146,7 +146,7 @@ export async function tend(
   mend: (digest: Digest) => Promise<Uint8Array | null>,
   touchedBefore: number,
 ): Promise<TendReport> {
-  // The groups are read first: a chunk that is put meanwhile comes with its group, and must not seem to be missing from
+  // The groups are read first: a chunk that is put meanwhile comes with its group, and must not appear to be missing from
   // it.
   const groups = (await loadGroups(blobs, hash)).sort((a, b) => sumOf(b.members) - sumOf(a.members))
   const there = new Map((await allChunks(blobs)).map((row) => [toHex(row.digest), row]))

@@ -28,7 +28,7 @@ export interface Examined {
 
 export interface RedundantStore extends Store {
   readonly blobs: RedundantBlobs
-  /** False: no redundancy is written any more, and the existing one is removed gradually (redundancy-choice.ts). */
+  /** False: redundancy is no longer written, and the existing one is removed gradually (redundancy-choice.ts). */
   isOn: boolean
   /** The catalog, and its damaged or missing entries, which are read from their copies. */
   examine(timeline: TimelineId): Promise<Examined>
@@ -156,7 +156,7 @@ class RedundantCatalog {
     const rows = await this.#rows(timeline)
     if (!head || rows instanceof Error) return
     if (!this.isOn) {
-      // Only for existing entries: a copy without its entry is all that is left of it.
+      // Only for existing entries: a copy without its entry is the only remnant of it.
       await this.#lines.leave(
         timeline,
         rows.map(({ id }) => id),

@@ -1,4 +1,4 @@
-// The keys behind sealing. A record is never encrypted with a key of the ring itself but with a key derived from it,
+// The keys used for sealing. A record is never encrypted with a key of the ring itself but with a key derived from it,
 // for one purpose and one salt: random nonces stay far from repeating, however many records are sealed under a key.
 
 import { createHmac, createSecretKey, type KeyObject, randomFillSync } from 'node:crypto'

@@ -80,7 +80,7 @@ export class Sealer {
     if (this.#keys === null) this.#refused = ids
   }
 
-  /** Why this process cannot seal. Null: it can. */
+  /** The reason this process cannot seal. Null: it can. */
   get refusal(): RepriseError | null {
     if (!this.#refused) return null
     const named = this.#refused.map((id) => JSON.stringify(id)).join(', ')

@@ -1,4 +1,4 @@
-// A cache level behind the local store: a Reprise server, a bucket. The port is small on purpose. Time limits, the
+// A further cache level after the local store: a Reprise server, a bucket. The port is small on purpose. Time limits, the
 // breaker, digests, scopes and the upload queue are above it (guarded-level.ts, and the layer that uses it), once for
 // all levels.
 
@@ -14,7 +14,7 @@ export interface CacheLevel {
   readonly pieceBytes?: number
   /** The permissions of its credentials. Throws if they have none. */
   access(signal: AbortSignal): Promise<LevelAccess>
-  /** Null: not found. The body is read once, and reading may stop half-way. */
+  /** Null: not found. The body is read once, and reading may stop halfway. */
   get(key: string, signal: AbortSignal): Promise<LevelEntry | null>
   /** Atomic: afterwards all of it is stored, or nothing. Replaces an existing key. */
   put(key: string, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>

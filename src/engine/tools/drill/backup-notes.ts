@@ -81,7 +81,7 @@ async function noteIn(kernel: Kernel, attributes: Readonly<Record<string, string
   }
 }
 
-/** Unreadable text counts as no note. */
+/** Unreadable text is treated as no note. */
 function parsed<Note>(text: unknown): Note | null {
   if (typeof text !== 'string') return null
   try {

@@ -80,7 +80,7 @@ export interface RecoveryCard {
     readonly name: 'retain' | 'checkpoint'
     /** Null: not set, so everything is kept, or the engine decides. */
     readonly value: unknown
-    /** 'stored' with it, 'declared' by code of this process, common to its 'kind', or the 'usual' one of its kind. */
+    /** 'stored' with it, 'declared' by code of this process, common to its 'kind', or the default ('usual') of its kind. */
     readonly from: 'stored' | 'declared' | 'kind' | 'usual'
   }[]
   /** Null: the effects cannot be read here. */
@@ -95,7 +95,7 @@ export interface RecoveryCard {
   } | null
   /** Measured now by a separate restore. Null: the definition is not known here. */
   readonly recovery: RecoveryReport | null
-  /** Why the application rejects the state at the head. Null: it is valid, or unknown here. */
+  /** The reason the application rejects the state at the head. Null: it is valid, or unknown here. */
   readonly invalid: string | null
   /** The missing data that prevents a recovery, as text. Null: it can be recovered. */
   readonly missing: string | null

@@ -174,7 +174,7 @@ async function drillEach(
     const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
     drilled.push({ result, isDamaged: false })
   } else if (records.length === 0 && catalog.length > 0) {
-    // Only state that this code cannot read is left: a process with its migrations can verify it.
+    // The only remaining state cannot be read by this code: a process with its migrations can verify it.
     const { message } = missingMigration(head, catalog[0]!, fold)
     const result = resultOf(head, catalog[0]!, null, false, `not decidable: ${message}`, null)
     drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
@@ -206,7 +206,7 @@ async function drillExternal(kernel: Kernel, head: Head, fold: Fold<unknown>, ti
       return outcome(true, `rebuilt from the other system${check ? ', and equal to the progress' : ''}`)
     return outcome(false, `rebuilt state differs from the progress${typeof verdict === 'string' ? `: ${verdict}` : ''}`)
   } catch (error) {
-    // The other system may be away: the progress is intact, and the state cannot be rebuilt now.
+    // The other system may be unavailable: the progress is intact, and the state cannot be rebuilt now.
     return outcome(false, `${failure}: ${(error as Error)?.message ?? String(error)}`)
   }
 }

@@ -140,7 +140,7 @@ export class ReportLog {
         const { at, worker } = reports.at(-1)!
         reports.push({ at, kind: 'left-out', timeline: null, what: `${left} more reports at the same time`, worker })
       }
-      // A failed report is not an error: the reported event has its own way to fail.
+      // A failed report is not an error: the reported event reports failures itself.
       if (reports.length > 0) await write(this.#kernel, reports).catch(() => undefined)
     })
   }

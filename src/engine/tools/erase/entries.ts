@@ -36,7 +36,7 @@ export interface EraseEntriesReport {
   readonly already: number
   /** All timelines that read them, with their losses. */
   readonly timelines: readonly AffectedTimeline[]
-  /** Why it would be refused. Empty: it would not. */
+  /** The reason why the erasure would be refused. Empty: it would not. */
   readonly refusals: ErasePlan['refusals']
   /** Chunks that were removed from the store. */
   readonly chunks: number
@@ -44,7 +44,7 @@ export interface EraseEntriesReport {
   readonly remains: readonly string[]
 }
 
-/** Other processes may write in turns meanwhile: how often it is restarted. */
+/** Other processes may write in turns meanwhile: the limit on restarts. */
 const attemptsMax = 10
 const replacesMax = 50
 

@@ -140,7 +140,7 @@ async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readon
   return moved
 }
 
-/** For each chunk that a checkpoint names: the number of the place where it may lie, 0 for the store's own. */
+/** For each chunk that a checkpoint names: the number of the place where it may be, 0 for the store's own. */
 async function coldest(
   kernel: Kernel,
   rules: readonly TierRule[],

@@ -1,6 +1,6 @@
 // Garbage collection by reachability, concurrently with writers. First retention for each timeline, then chunks: raise
 // the sweep mark, mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the
-// sweep mark. Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its
+// sweep mark. The reason a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its
 // new chunks are younger than the swept ones; its reused chunks belong to its base, which the store found in the
 // catalog when it published. If that base existed during marking, its chunks are marked; if the base itself came later,
 // the same holds for it. docs/decisions/collection.md has the whole argument.
@@ -250,7 +250,7 @@ async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unread
   return { live, unreadable }
 }
 
-/** Returns the unreadable ones: their chunks may be temporarily unreachable, with everything they lead to. */
+/** Returns the unreadable ones: their chunks may be temporarily unreachable, with everything they refer to. */
 async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<Unreadable[]> {
   const io = stateIo(kernel)
   const { timeline } = head

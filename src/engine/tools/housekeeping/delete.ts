@@ -1,4 +1,4 @@
-// Deletes timelines for good: the timeline itself, its archives, and optionally the forks and savepoints that still
+// Deletes timelines permanently: the timeline itself, its archives, and optionally the forks and savepoints that still
 // need it. A dry run reports what would be deleted; the store guards every step once more. The next collection removes
 // chunks that no checkpoint names any more.
 
@@ -33,7 +33,7 @@ export interface Deletion extends DeleteOptions {
 
 export interface DeletedTimeline {
   readonly timeline: string
-  /** Why it is deleted: on request, as an archive of a deleted timeline, or as a fork of one. */
+  /** The reason for the deletion: on request, as an archive of a deleted timeline, or as a fork of one. */
   readonly because: 'asked for' | 'archive' | 'fork'
   readonly entries: number
   readonly checkpoints: number
@@ -48,7 +48,7 @@ export interface DeleteReport {
   readonly isDryRun: boolean
   /** In the order of deletion: forks before their parents. */
   readonly timelines: readonly DeletedTimeline[]
-  /** Why it would be refused. Empty: it would not. */
+  /** The reason why the erasure would be refused. Empty: it would not. */
   readonly refusals: readonly {
     readonly timeline: string
     readonly code: 'OWNED' | 'PINNED' | 'CONFLICT'

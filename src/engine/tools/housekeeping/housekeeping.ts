@@ -25,7 +25,7 @@ import { deleteTimeline } from './delete.ts'
 import { watchGarbage } from './sweeper.ts'
 
 export interface HousekeepingOptions {
-  /** How often a round is due; one process does it for all. Default: 1 hour. */
+  /** The interval between rounds; one process does it for all. Default: 1 hour. */
   readonly every?: Duration
   /** Retention as stored with each timeline, unreferenced chunks, read mail: once a day. Default: true. */
   readonly collect?: boolean
@@ -334,7 +334,7 @@ class Round {
     // While there is a backlog, the other chores of a round wait.
     const roundMs = Math.max(this.#everyMs, expiryMsMin) * (this.#before.last?.isBehind ? roundsBehind : 1)
     const until = this.#kernel.clock.elapsed() + roundMs
-    // A few of each in turn: work that ends often must not take all the time from the rest.
+    // A few of each in turn: work that ends often must not use up the time of other work.
     const sources = new Set(
       wanted.map(({ scope, status, ageMs }) => this.#old(scope, status, this.#kernel.worker.earliest() - ageMs)),
     )
@@ -364,7 +364,7 @@ class Round {
       const { timelines } = await deleteTimeline(this.#kernel, timeline, { seen })
       return { gone: timelines.map((each) => each.timeline) }
     } catch (error) {
-      // It is needed, or active again: it stays, and the report names the reason. A missing timeline was deleted with
+      // It is needed, or active again: it is kept, and the report names the reason. A missing timeline was deleted with
       // another.
       if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
       const isKept = isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED') || isDamageOfOne(error)
@@ -422,7 +422,7 @@ class Round {
     return this.#kernel.worker.now() - (newest.drilledAt ?? newest.createdAt) > olderThanMs
   }
 
-  /** Rests after the work, so that other work comes first. */
+  /** Pauses after the work, so that other work comes first. */
   async #resting<T>(work: () => Promise<T>): Promise<T> {
     const { clock } = this.#kernel
     const started = clock.elapsed()

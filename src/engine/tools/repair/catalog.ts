@@ -13,7 +13,7 @@ export interface ReadCatalog {
   readonly mended: readonly { readonly id: ManifestId; readonly isPutRight: boolean }[]
   /** Lines without a copy. */
   readonly lost: string | null
-  /** True: lines are lost for good, and the others were counted again, so that later checks do not miss them. */
+  /** True: rows are permanently lost, and the others were recounted, so that later checks do not miss them. */
   readonly isCounted: boolean
 }
 
@@ -49,7 +49,7 @@ async function examine(kernel: Kernel, { timeline }: Head) {
   return { records: await kernel.store.checkpoints(timeline), mended: [] }
 }
 
-/** Returns the number of lines that are missing for good; null: the storage itself is damaged. */
+/** Returns the number of lines that are missing permanently; null: the storage itself is damaged. */
 async function putBack(kernel: Kernel, { timeline }: Head, lines: readonly ManifestRecord[]): Promise<number | null> {
   try {
     return (await kernel.store.upkeep.mendCatalog(timeline, lines)).missing

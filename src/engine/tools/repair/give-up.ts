@@ -40,7 +40,7 @@ export interface GiveUpReport {
   readonly isDryRun: boolean
   /** Ranges of unreadable sequences, both ends inclusive. */
   readonly lost: readonly { readonly from: number; readonly to: number }[]
-  /** Other facts that are unknown from now on, in words. */
+  /** Other facts that are no longer known, as text. */
   readonly unknown: readonly string[]
   /** The reason for a refusal, and the alternative; null: it would not be refused. */
   readonly refusal: string | null
@@ -231,7 +231,7 @@ async function legibleAfter(kernel: Kernel, head: Head, at: Place): Promise<read
   const { salvage } = store.upkeep
   if (salvage) return await salvage.legible(head.timeline, at.seq)
   const found = (await store.read(head.timeline, at.seq, pageBytes)).filter(({ first }) => first <= head.seq)
-  // A run whose successor follows from its digest is trusted; nothing else proves that a run is sound.
+  // A run whose successor follows from its digest is trusted; nothing else proves that a run is intact.
   const end = found.findIndex((run, i) => {
     const next = found[i + 1]
     if (!next) return lastSeq(run) === head.seq && equalBytes(run.digest, head.digest)

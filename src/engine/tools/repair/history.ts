@@ -1,4 +1,4 @@
-// Repairs damaged history from any sound copy. No copy is trusted: a run is accepted if it follows from the history before the
+// Repairs damaged history from any intact copy. No copy is trusted: a run is accepted if it follows from the history before the
 // damage and leads to the store's history after it, by the digests of the chain. A copy of another branch does neither.
 
 import { equalBytes } from '../../../core/coordinate.ts'
@@ -18,7 +18,7 @@ export interface MendableRun {
 }
 
 export type Mending =
-  /** The runs to put into place; empty: history is sound. */
+  /** The runs to put into place; empty: history is intact. */
   | { readonly runs: readonly MendableRun[] }
   /** No source has the history after this point, or theirs leads elsewhere. */
   | { readonly missingAfter: Point; readonly why: string }

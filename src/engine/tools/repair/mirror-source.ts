@@ -45,7 +45,8 @@ async function mirrorSource(kernel: Kernel, path: string): Promise<MirrorSource>
 }
 
 /**
- * Null: its files are whole, and contain every run of each timeline up to its last mirrored one; later runs are on their way.
+ * Null: its files are whole, and contain every run of each timeline up to its last mirrored one; later runs are still being
+ * mirrored.
  */
 export async function faultOfMirror(kernel: Kernel, { content }: MirrorSource): Promise<string | null> {
   const { lostBytes, files } = content
@@ -59,7 +60,7 @@ async function missingOf(kernel: Kernel, head: Head, content: MirrorContent): Pr
   let missing = 0
   let sinceLast = 0
   for (let at = Math.max(head.floor, head.base?.seq ?? 0); at < head.seq; ) {
-    // Verify reports it as a fault of its own.
+    // Verify reports it as a separate fault.
     const runs = await kernel.store
       .read(head.timeline, at, pageBytes)
       .catch(orElse([], 'HISTORY_DAMAGED', 'STORE_DAMAGED'))

@@ -1,5 +1,5 @@
-// Sources of sound copies besides the store itself: another store (a replica, a restored copy), a folder of chunks, an export,
-// a backup, or the mirror of history. No source is trusted: a chunk must match its digest, a line of a catalog its manifest
+// Sources of intact copies besides the store itself: another store (a replica, a restored copy), a folder of chunks, an export,
+// a backup, or the mirror of history. No source is trusted: a chunk must match its digest, a catalog row its manifest
 // (engine/storage/redundancy/catalog-copies.ts), and a run must lead to the rest of history (history.ts).
 //
 // A file is read once: its chunks are copied to a temporary folder, which is removed when the source is closed.

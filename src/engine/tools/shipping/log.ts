@@ -114,7 +114,7 @@ export class ShipLog {
   }
 }
 
-/** Why it cannot be used. Null: it follows the previous record. */
+/** The reason it cannot be used. Null: it follows the previous record. */
 export function whyUnfit(before: Pick<Tip, 'digest'>, record: FoundRecord): string | null {
   return equalBytes(before.digest, record.previous) ? null : 'it does not follow the previous record'
 }

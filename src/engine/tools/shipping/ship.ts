@@ -92,7 +92,7 @@ export interface RestoreShippedOptions extends ShippedRestoreOptions {
 
 const knownRestore = namesOf<RestoreShippedOptions>()('keys copy at onProgress')
 
-/** Files beside the file of a store: any of them belongs to another life of that file. */
+/** Files beside the file of a store: any of them belongs to a former file of that name. */
 const beside = ['', '-wal', '-shm', '-ack', '-journal'] as const
 
 /**

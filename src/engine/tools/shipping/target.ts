@@ -37,7 +37,7 @@ export async function findTarget(log: ShipLog, oldest: number, newest: number, p
     return { number, of: number, isLater: point.record > newest }
   }
   const isWithin = (head: RecordHead) => ('time' in point ? head.at <= point.time : head.position <= point.position)
-  // Binary search: neither times nor positions go back.
+  // Binary search: neither times nor positions ever decrease.
   let [low, high] = [oldest - 1, newest]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)

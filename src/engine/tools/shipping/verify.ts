@@ -32,7 +32,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
   if (newest === 0) throw new RepriseError('NOT_FOUND', `nothing was shipped to ${log.objects.name}`, {})
   const oldest = numbers[0] ?? newest
   const faults: { where: string; what: string }[] = []
-  /** Why a part is damaged, by key. Null: it is intact. */
+  /** The reason a part is damaged, by key. Null: it is intact. */
   const seen = new Map<string, string | null>()
   let isBaseSound = false
   let before: FoundRecord | null = null

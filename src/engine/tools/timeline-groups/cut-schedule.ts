@@ -223,7 +223,7 @@ export class CutScheduler {
     this.#cancel = clock.after(ms, () => {
       this.#round = this.#next()
         .catch((error: unknown) => {
-          // Another process ended the schedule or declared it anew.
+          // Another process ended the schedule or redeclared it.
           if (!isReprise(error, 'FENCED', 'CLOSED'))
             events.emit('problem', { where: scheduleScope + this.#name, error: error as Error })
           return Math.min(firstRetryMs, this.#eachMs)
@@ -232,7 +232,9 @@ export class CutScheduler {
     })
   }
 
-  /** One round if it is due here and no other process is at it. Returns the time until the next; null: the schedule ended. */
+  /**
+   * One round, if it is due here and no other process is running it. Returns the time until the next; null: the schedule ended.
+   */
   async #next(): Promise<number | null> {
     const engine = this.#engine
     const id = timelineId(scheduleScope + this.#name)
@@ -271,7 +273,7 @@ export class CutScheduler {
   }
 }
 
-/** Creates the schedule, or declares it anew if the declaration changed or the schedule had ended. */
+/** Creates the schedule, or redeclares it if the declaration changed or the schedule had ended. */
 async function declare(
   engine: Host,
   id: TimelineId,
@@ -287,7 +289,7 @@ async function declare(
   if (status !== 'running' || !isSame) await change(engine, id, entry, 'running')
 }
 
-/** Takes the schedule from the process that takes a cut now; that cut counts only if it is complete. */
+/** Takes the schedule from the process that takes a cut now; that cut is used only if it is complete. */
 async function change(engine: Host, id: TimelineId, entries: readonly NewEntry[], status: string): Promise<void> {
   const record = await engine.openTimeline(id, scheduleFold, { mustExist: true, takeover: true })
   try {

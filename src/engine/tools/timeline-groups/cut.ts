@@ -55,7 +55,7 @@ export async function captureCut(
     if (record.state.status === 'completed') {
       throw new RepriseError('EXISTS', `the cut ${name} exists: release it, or choose another name`, { name })
     }
-    // The record of a process that died on the way.
+    // The record of a process that died before the cut was complete.
     if (!isNew && record.state.status === 'capturing') {
       await giveUp(engine, record, name, itsProcessEnded)
     }
@@ -184,7 +184,7 @@ export async function momentOf(
   return { heads, places, mail }
 }
 
-/** False: a member's position was gone before it was saved, and another moment is taken. */
+/** False: a member's position was trimmed before it was saved, and another moment is chosen. */
 async function save(
   engine: Host,
   record: OpenTimeline<CutState>,

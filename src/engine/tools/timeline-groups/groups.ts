@@ -57,7 +57,7 @@ export interface GroupCut {
   /** The number of messages in flight. */
   readonly inFlight: number
   readonly beganAt: number
-  /** Why it was abandoned, and the missing members. */
+  /** The reason it was abandoned, and the missing members. */
   readonly because: string | null
   readonly missing: readonly string[]
 }

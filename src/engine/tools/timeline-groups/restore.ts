@@ -158,7 +158,7 @@ async function prepare(engine: Host, record: Record, id: string, options: GroupR
     for (const { timeline, to, consumers } of plan.members) reportForced(engine.kernel, timeline, to, consumers)
     return plan
   } catch (error) {
-    // Nothing was done yet: the members continue as before.
+    // Nothing was done yet: the members continue unchanged.
     if (!record.state.plan && isReprise(error) && !record.broken) await giveUp(engine, record, id, error.message)
     throw error
   }

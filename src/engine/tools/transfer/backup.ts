@@ -1,7 +1,7 @@
 // A backup of a whole store as one file, and its restore into an empty store of any kind. Both resume after an interruption.
 // All timelines are exported as of one moment, with their heads and their unread mail; from a set of databases, which has no
 // such moment, each as of the moment when it is read. Timelines with a position in the feed of this very store (consumers,
-// projections) are excluded and listed: they begin anew in the other store.
+// projections) are excluded and listed: they start over in the other store.
 
 import { open as openFile, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'

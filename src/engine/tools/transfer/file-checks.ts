@@ -1,5 +1,5 @@
-// Validates the values of an export file before they are used: the file may come from anyone. A value of the wrong shape is
-// NOT_A_SAVEPOINT and names the field.
+// Validates the values of an export file before they are used: the file may come from an untrusted source. A value of the wrong
+// shape is NOT_A_SAVEPOINT and names the field.
 
 import { ByteReader } from '../../../core/bytes.ts'
 import { equalBytes, type MessageId } from '../../../core/coordinate.ts'

@@ -48,7 +48,7 @@ import { carriedAndRead, ReadElsewhere, readdress } from './import-mail.ts'
 export interface ImportOptions {
   /** An id other than the one in the file; only for a file with one timeline. */
   readonly as?: string
-  /** A timeline that already exists with the same history counts as imported. */
+  /** A timeline that already exists with the same history is treated as imported. */
   readonly orSame?: boolean
 }
 
@@ -159,8 +159,8 @@ async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<v
 }
 
 /**
- * Cleans up after a failure. If the store failed, the stored part of a timeline is sound, and the next import of this file
- * resumes from there. A timeline that had been moved away and comes back is marked as moved again.
+ * Cleans up after a failure. If the store failed, the stored part of a timeline is intact, and the next import of this file
+ * resumes from there. A timeline that had been moved away and returns is marked as moved again.
  */
 async function leave(
   kernel: Kernel,
@@ -181,7 +181,7 @@ async function leave(
       ...(begun.isReturn && { status: movedStatus, attributes: { [importingAttribute]: null } }),
     })
   } catch {
-    // The caller gets the first failure. The note of the import stays, and names the rest.
+    // The caller gets the first failure. The note of the import stays, and names the remaining ones.
   }
 }
 
@@ -266,7 +266,7 @@ interface Begun {
   readonly epoch: number
   /** History exists up to this point. */
   readonly at: Point
-  /** True: it was moved away from here, and comes back. */
+  /** True: it was moved away from here, and returns. */
   readonly isReturn: boolean
 }
 

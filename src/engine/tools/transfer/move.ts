@@ -3,7 +3,7 @@
 // exported. A crash leaves it marked: repeating the move resumes from there; `moveBack` removes the mark. The mark also records
 // whether the timeline may have arrived: one that has is never revived here, nor moved to a second place.
 //
-// Messages sent to the old place after the move wait there. A repeated move to the same store takes them along. Messages that
+// Messages sent to the old place after the move wait there. A repeated move to the same store takes them with it. Messages that
 // have left stay at the old place too, counted in the mark: the return of the timeline decides which of them were read.
 
 import { randomUUID } from 'node:crypto'

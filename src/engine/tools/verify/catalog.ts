@@ -25,7 +25,7 @@ export interface CatalogCheck {
   readonly repair: boolean
   /** Another source, for lines and chunks. */
   readonly source: RepairSource | null
-  /** Sources of sound copies of history. */
+  /** Sources of intact copies of history. */
   readonly histories: readonly RepairSource[]
   readonly yielder: Yielder
 }

@@ -9,7 +9,7 @@ export interface Tally {
   readonly faults: Fault[]
   readonly healed: HealedFault[]
   readonly cannotTell: Fault[]
-  /** Items that this repair lost for good: a later verify could not find that they ever existed. */
+  /** Items that this repair lost permanently: a later verify could not find that they ever existed. */
   readonly lost: StoreLoss[]
   readonly live: Set<string>
   timelines: number

@@ -3,8 +3,8 @@
 // The mark states: the store's own structures were checked without a fault up to `structures`, or completely at
 // `structuresAt`; and every timeline up to `upTo`, in order of ids, was verified without a fault since `from`. A timeline
 // written after `from` is verified again. Damage does not move the mark, and a store with damage is not written to: the
-// resumed verify finds the damage again. The mark is an attribute of `reprise/store`, and names the location that was read: a
-// copy of the store elsewhere was not verified.
+// resumed verify finds the damage again. The progress mark is an attribute of `reprise/store`, and names the location that was
+// read: a copy of the store elsewhere was not verified.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Head, Inspection } from '../../../core/store/ports.ts'

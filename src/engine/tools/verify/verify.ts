@@ -44,13 +44,13 @@ export type VerifyOptions = {
   readonly resume?: boolean
 } & (
   | {
-      /** Repairs everything with a sound copy: chunks, parity, lines of the catalog. Default: false, nothing is changed. */
+      /** Repairs everything with an intact copy: chunks, parity, lines of the catalog. Default: false, nothing is changed. */
       readonly repair?: boolean
       readonly from?: never
     }
   | {
       readonly repair: true
-      /** Another source of sound copies: a store's URL, a folder of chunks, an export or a backup. */
+      /** Another source of intact copies: a store's URL, a folder of chunks, an export or a backup. */
       readonly from: string
     }
 )
@@ -199,7 +199,7 @@ async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: st
   }
 }
 
-/** With `repair`, damage with a sound copy elsewhere is repaired from there, and is not a fault. */
+/** With `repair`, damage with an intact copy elsewhere is repaired from there, and is not a fault. */
 async function verifyHistory(
   kernel: Kernel,
   listed: Head,

@@ -22,7 +22,7 @@ export type Answered =
   | { readonly is: 'repeated' }
   | { readonly is: 'ignored'; readonly why: string }
 
-/** `has` counts only if such a version exists; otherwise the client's version is unknown. */
+/** `has` is used only if such a version exists; otherwise the client's version is unknown. */
 export function joinEntry(
   client: string,
   stream: string,
@@ -40,7 +40,7 @@ export function heldText(version: number, digest: string, { mark }: History): st
 }
 
 /**
- * The version that a client holds, by its text or its number. Null: it belongs to another history. A number alone counts only
+ * The version that a client holds, by its text or its number. Null: it belongs to another history. A bare number is used only
  * if there never was another history.
  */
 export function heldVersion(

@@ -25,7 +25,7 @@ export class DeliveryOutbox<Message> {
   }
 
   async #sendAll(): Promise<void> {
-    // Items that became durable together are added in one go.
+    // Items that became durable together are added together.
     await Promise.resolve()
     while (this.#ready.length > 0) {
       const held = this.#ready

@@ -25,7 +25,7 @@ export interface QueueConnection<Message> {
    */
   receive(max: number, waitMs: number, signal: AbortSignal): Promise<readonly Delivery<Message>[]>
   /**
-   * Removes the messages from the queue for good. A delivery that has expired, or belongs to an earlier connection, may be
+   * Removes the messages from the queue permanently. A delivery that has expired, or belongs to an earlier connection, may be
    * ignored: the broker delivers its message again, and the job acknowledges that delivery.
    */
   acknowledge(deliveries: readonly Delivery<Message>[]): Promise<void>

@@ -25,7 +25,7 @@ export interface Receipt {
   join(other: Receipt): void
   /** The record of the item is durable. */
   settled(): void
-  /** This process gives the item up without a record. */
+  /** This process gives up the item without recording it. */
   released(): void
 }
 

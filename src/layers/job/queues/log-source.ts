@@ -1,6 +1,6 @@
 // A log with positions (a Kafka topic, a JetStream stream, any source of reprise/pipeline) as the source of a job. The position
-// is stored in the job's own history, in the commit that makes its items durable, so nothing has to be acknowledged: a crash
-// resumes behind the last settled item, and finished items after it are skipped by their keys.
+// is stored in the job's own history, in the commit that makes its items durable, so nothing has to be acknowledged: after a
+// crash, reading resumes after the last settled item, and finished items after it are skipped by their keys.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'

@@ -1,5 +1,6 @@
 // Reads an external queue for a job: receives within the prefetch limit, extends the hold of its messages, acknowledges those
-// whose items are durable, releases those that are given up, and connects again while the broker is away. The order of acts:
+// whose items are durable, releases those that are given up, and connects again while the broker is unavailable. The order of
+// acts:
 //   1. receive   2. the item runs   3. its record is durable in history   4. acknowledge
 // A crash after 1, 2 or 3 leaves the message in the queue; after 3, the next delivery finds the key finished and goes to 4.
 
@@ -212,7 +213,7 @@ export class QueueReader<Message, T> implements Reader<T> {
     return connection
   }
 
-  /** Connects again and repeats the work while the broker is away. */
+  /** Connects again and repeats the work while the broker is unavailable. */
   async #patiently<R>(what: string, work: (connection: QueueConnection<Message>) => Promise<R>): Promise<R> {
     const { clock } = this.#host
     const { awayMs } = this.#settings

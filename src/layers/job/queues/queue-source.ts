@@ -18,7 +18,7 @@ export interface QueueReading<Message, T = Message> {
    * (`concurrency`, times the size of a batch), and at least 16.
    */
   readonly prefetch?: number
-  /** How long the broker may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
+  /** How long the broker may be unavailable before the run ends with BROKER_AWAY. Default: 1 minute. */
   readonly awayFor?: Duration
 }
 
@@ -63,7 +63,7 @@ export function queueSource<Message, T = Message>(
     kind: 'queue',
     takesInput: false,
     acknowledges: true,
-    // A failure ends the run: the reader itself waits for a broker that is away.
+    // A failure ends the run: the reader itself waits for an unavailable broker.
     once: true,
     open: (_position, context) => new QueueReader(queue, settings, context),
     readAgain: (stored) => (decode ? decode(stored as Message) : (stored as T)),

@@ -24,16 +24,16 @@ import { type Recording, recordInput } from './recording.ts'
 import { type ReplayOf, replay } from './replay.ts'
 
 export interface PipelineCheckOptions {
-  /** A checkpoint or savepoint. Default: the oldest kept checkpoint with input behind it. */
+  /** A checkpoint or savepoint. Default: the oldest kept checkpoint with later input. */
   readonly from?: string
   /** The maximum number of records to replay. Default: 10,000. */
   readonly records?: number
-  /** A source that returns no records for this long counts as ended. Default: 1s. */
+  /** A source that returns no records for this long is treated as ended. Default: 1s. */
   readonly quiet?: Duration
   /** Substitute sources with decoded records, by source name. Required for a source that permits one reader at a time. */
   readonly inputs?: Readonly<Record<string, Source<unknown>>>
   /**
-   * Substitute functions, by name of a `call`. Calls are not made; operators behind a call without a substitute are not
+   * Substitute functions, by name of a `call`. Calls are not made; operators after a call without a substitute are not
    * checked.
    */
   readonly calls?: Readonly<Record<string, (value: never) => unknown>>
@@ -133,7 +133,7 @@ interface Found {
   readonly recording: Recording
 }
 
-/** The oldest checkpoint with input behind it. Default: the beginning. */
+/** The oldest checkpoint with later input. Default: the beginning. */
 async function findInput(
   engine: Host,
   graph: Graph,

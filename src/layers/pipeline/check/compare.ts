@@ -1,5 +1,5 @@
 // Compares two replays: finds the first record at which they differ, and the first operator whose output differs there.
-// Operators behind it in the graph only pass the difference on.
+// Later operators only pass the difference on.
 
 import type { Codec } from '../../../core/codec/codec.ts'
 import type { Outside } from './outside.ts'

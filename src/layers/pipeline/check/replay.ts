@@ -36,7 +36,7 @@ export interface ReplayOf {
   readonly recording: Recording
   /** Substituted sources, with the decoder of each. */
   readonly replaced: ReadonlyMap<string, SourceNode['decode']>
-  /** Substitutes for calls to the outside; operators behind other calls are not reached. */
+  /** Substitutes for calls to the outside; operators after other calls are not reached. */
   readonly calls: Readonly<Record<string, (value: never) => unknown>>
   /** Resources of operators, the same in every replay. */
   readonly resources: ReadonlyMap<string, OperatorResource>

@@ -46,7 +46,7 @@ export function broadcast<T, B, A, V, R>(
     }
     return {
       tables: tablesOf({ told: state }),
-      // Event time is that of the records: the broadcast stream holds no window back.
+      // Event time is that of the records: the broadcast stream does not hold windows back.
       inputs: [
         { batch: meet, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
         { batch: fold, watermark() {}, idle() {} },

@@ -27,7 +27,7 @@ export function counted<T, A, R>(
     const state = new StateTable<Counted<A>>()
     const { initial, add, result, copy } = aggregation
     const ending = new TimeQueue<PipelineKey>()
-    /** A window that ends by the clock gets the watermark as its time, so that it is not late for the operators behind. */
+    /** A window that ends by the clock gets the watermark as its time, so that it is not late for later operators. */
     let watermark: number = noWatermark
     const schedule = (key: PipelineKey, since: number) => ending.add(since + withinMs!, key)
     /** Emits incomplete windows. */

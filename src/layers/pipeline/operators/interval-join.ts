@@ -1,5 +1,5 @@
 // Joins two streams by key and time: pairs whose times differ by right − left within an interval, as soon as both records have
-// arrived. In an outer join, a record without a partner is emitted when no partner can arrive any more. Records that can no
+// arrived. In an outer join, a record without a partner is emitted when no partner can arrive any longer. Records that can no
 // longer find a partner are removed.
 
 import { assert } from '../../../core/assert.ts'
@@ -114,7 +114,7 @@ class IntervalJoin<A, B, R> implements Operator {
     return side === 'left' ? time + this.#interval.toMs : time - this.#interval.fromMs
   }
 
-  /** The watermark at which no partner can arrive any more. */
+  /** The watermark at which no partner can arrive any longer. */
   #overAt(side: Side, time: number): number {
     return Math.floor(this.#lastOf(side, time)) + 1
   }
@@ -210,7 +210,7 @@ class IntervalJoin<A, B, R> implements Operator {
         held.forEach((record, at) => {
           if (record.isSettled || this.#overAt(side, record.time) !== due.time) return
           this.#noteSettled(side, key, at)
-          // The moment at which it was certain: the result is not late for the operators behind.
+          // The moment at which it was certain: the result is not late for later operators.
           const time = Math.max(record.time, this.#lastOf(side, record.time))
           const [left, right] = side === 'left' ? [record, undefined] : [undefined, record]
           this.#add(given, left, right, key, time)

@@ -67,7 +67,7 @@ class NewestRows<V> {
 }
 
 /**
- * Joins each record of the left with the newest record of the right with its key at that moment; undefined if there is none. A
+ * Joins each left record with the right record of its key that is newest at that moment; undefined if there is none. A
  * tombstone of the right deletes its key.
  */
 export function latestJoined<A, B, R>(

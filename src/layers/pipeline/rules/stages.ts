@@ -43,7 +43,7 @@ export interface DisorderedBranches {
 }
 
 /**
- * Branches that lie in the stage of their fork and the stage where they meet keep their order, since both use one channel. A
+ * Branches within the stage of their fork and the stage where they meet keep their order, since both use one channel. A
  * branch through a third stage may fall behind the other branch. Returns the first such pair; null: all records keep their order.
  */
 export function disorderedBranches(
@@ -67,7 +67,7 @@ export function disorderedBranches(
   return null
 }
 
-/** The branches whose records arrive over one input: an input directly behind the fork belongs to one branch. */
+/** The branches whose records arrive over one input: an input directly after the fork belongs to one branch. */
 function branchesThrough(
   from: number,
   fork: number,
@@ -81,7 +81,7 @@ function branchesThrough(
   return through.length > 0 ? [through] : []
 }
 
-/** Whether two inputs bring records of different branches. */
+/** Whether two inputs carry records of different branches. */
 function differ(some: readonly number[], others: readonly number[]): boolean {
   return some.some((b) => others.some((other) => other !== b))
 }

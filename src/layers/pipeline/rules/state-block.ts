@@ -28,7 +28,7 @@ export function unpackBlock(packed: unknown): StateBlock {
   return { dropped, space, keys: list(keys), values: list(values), deleted: list(deleted) }
 }
 
-/** A column of numbers as one typed array; a short or mixed one as it is. */
+/** A column of numbers as one typed array; a short or mixed column unchanged. */
 export function column<T>(items: readonly T[]): Column<T> {
   if (items.length < 8) return items
   for (let i = 0; i < items.length; i++) if (typeof items[i] !== 'number') return items

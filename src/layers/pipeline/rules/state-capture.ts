@@ -5,7 +5,7 @@ import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { type Space, type SpaceChanges, writtenStamp } from './state-space.ts'
 
-/** Blocks apply in order: later ones win. Plain data, for the codec. */
+/** Blocks apply in order: later ones override earlier ones. Plain data, for the codec. */
 export interface StateBlock {
   /** Spaces that ended; they are dropped before the rest of this block applies. */
   readonly dropped: readonly number[]
@@ -20,7 +20,7 @@ export interface StateCapture {
   readonly isFull: boolean
   /** Keys that existed at the barrier. */
   readonly size: number
-  /** The number of keys in the capture published before. An incremental capture builds on that one only. */
+  /** The number of keys in the capture published before. An incremental capture builds only on that capture. */
   readonly builtOn: number
   /** The total cells of all blocks, counted at the barrier. */
   readonly promised: CellCount

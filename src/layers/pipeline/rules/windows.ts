@@ -96,7 +96,7 @@ export function mergeSession(sessions: readonly TimeWindow[], time: number, gapM
   return { start, end, at, absorbed }
 }
 
-/** True: no record of this window can count any more. */
+/** True: no further record can belong to this window. */
 export function isForgotten(end: number, lateMs: number, watermark: number): boolean {
   return end + lateMs <= watermark
 }

@@ -70,7 +70,7 @@ export class Meeting {
     this.#isOpen = true
   }
 
-  /** Every branch has processed the batch. Behind the last meeting, records need no order. */
+  /** Every branch has processed the batch. After the last merge, records need no order. */
   end(isLast: boolean): void {
     this.#isOpen = false
     if (this.#arrived.size === 0) return

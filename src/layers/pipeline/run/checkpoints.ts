@@ -1,4 +1,4 @@
-// The checkpoints of one run: the coordinator decides, the flow is cut, state is written beside the records, and one commit
+// The checkpoints of one run: the coordinator decides, the flow is cut, state is written while records flow, and one commit
 // publishes positions, state and the rows of sinks that write to the store. Sinks that commit outside do so afterwards.
 
 import { assert } from '../../../core/assert.ts'

@@ -14,7 +14,7 @@ export function newCounts(): Counts {
   return { records: 0, busyMs: 0, watermarks: new Map() }
 }
 
-/** The lowest watermark of the inputs; null: none arrived yet, or none will arrive any more. */
+/** The lowest watermark of the inputs; null: none arrived yet, or none will arrive any longer. */
 export function watermarkOf({ watermarks }: Counts): number | null {
   const lowest = Math.min(...watermarks.values())
   return Number.isFinite(lowest) ? lowest : null

@@ -2,7 +2,7 @@
 // instances of this process without waiting, so a barrier is a moment between two batches: positions, state and sinks are cut
 // there together.
 //
-// The loop yields to the event loop every few milliseconds, so that a checkpoint is written beside the records. While a sink
+// The loop yields to the event loop every few milliseconds, so that a checkpoint is written while records flow. While a sink
 // or a call cannot take more records, sources are not read, so no queue grows without a bound.
 
 import { RepriseError } from '../../../core/errors.ts'
@@ -291,7 +291,7 @@ export class Flow {
    * no receiver.
    */
   async redrive(given?: readonly number[]): Promise<number> {
-    // Behind the barrier at the sources, a letter that is sent back would be in none of the captured states.
+    // After the barrier at the sources, a letter that is sent back would be in none of the captured states.
     while (this.#cutting) await this.#cutting.settled
     const ids = given ?? this.#letterIds()
     this.#checkLetters()

@@ -115,7 +115,7 @@ export class Letters {
     })
   }
 
-  /** Removes letters, for a retry or for good. Unknown ids are skipped. */
+  /** Removes letters, for a retry or permanently. Unknown ids are skipped. */
   take(ids: readonly number[]): SetAside[] {
     checkList('the ids of dead letters', ids)
     const wanted = new Set(ids)

@@ -42,7 +42,7 @@ export interface PipelineOptions {
    * threads. The module must not run the pipeline when it is loaded.
    */
   readonly module?: string
-  /** The number of key groups, which is fixed for good: the maximum of `parallelism`. Default: 128. */
+  /** The number of key groups, which is fixed permanently: the maximum of `parallelism`. Default: 128. */
   readonly keyGroups?: number
   /** Default: every second. */
   readonly checkpoint?: PipelineCheckpointPolicy

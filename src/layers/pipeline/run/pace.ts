@@ -58,7 +58,7 @@ export class Pace {
   restMs(): number | null {
     if (this.#clock.elapsed() - this.#sinceMs < sliceMs) return null
     const { flows, writing } = this.#neighbours
-    // Each of n flows computes for one slice and rests for 2n - 1 slices, so all of them together compute half of the time.
+    // Each of n flows computes for one slice and pauses for 2n - 1 slices, so all of them together compute half of the time.
     return writing === 0 ? 0 : Math.ceil(this.#computedMs * (2 * Math.max(1, flows) - 1))
   }
 }

@@ -44,7 +44,7 @@ type Positions = Map<string, ReadonlyMap<string, unknown>>
 /** After this many deaths of threads without a checkpoint between them, the run fails. */
 const deathsMax = 3
 
-/** A run without a checkpoint counts as steady too once records have flowed for this long. */
+/** A run without a checkpoint is treated as steady too once records have flowed for this long. */
 const steadyMs = 10_000
 
 type Ending = 'stopped' | 'cancelled'

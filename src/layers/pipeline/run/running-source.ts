@@ -1,5 +1,5 @@
 // A source as the flow reads it: one read at a time, records decoded and with times, and one watermark merged from those of its
-// partitions. Its positions are behind records that were passed on, never behind records that were only read.
+// partitions. Its positions are after records that were passed on, never after records that were only read.
 
 import { assert } from '../../../core/assert.ts'
 import { type Batch, type Output, slice } from '../batch.ts'
@@ -11,7 +11,7 @@ import { passedOver, type SourceBatch, type SourceReader } from '../source.ts'
 /** The result of a read: a batch, null at the end, undefined if nothing is ready. */
 type Read = SourceBatch<unknown> | null | undefined
 
-/** The outputs and operators behind a source. */
+/** The outputs and operators after a source. */
 export interface Behind {
   readonly next: Output
   /** The output for records that are sent back, which are not counted again. */
@@ -108,7 +108,7 @@ export class RunningSource {
     return 0
   }
 
-  /** Decodes a failed record again. Positions and watermarks stay: they are already behind it. */
+  /** Decodes a failed record again. Positions and watermarks stay: they are already past it. */
   again(value: unknown): void {
     const batch = this.#batchOf([value], undefined)
     if (batch.values.length > 0) this.#again.batch(batch)

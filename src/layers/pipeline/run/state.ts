@@ -1,7 +1,7 @@
 // The header of a pipeline's checkpoint: positions, prepared data of sinks, and the names that identify state. The header is
 // the value of the manifest; the tables of operators are stored in stream parts of their own, named operator/table/0, /1, …,
 // each a sequence of blocks: size (4 bytes, little endian) and the encoded block (layers/pipeline/rules/state-block.ts).
-// Blocks apply in order: later ones win.
+// Blocks apply in order: later ones override earlier ones.
 
 import type { CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -35,7 +35,7 @@ export interface PipelineState {
   readonly checkpoint: number
   /** The number of records read from the sources, over all runs. */
   readonly records: number
-  /** The number of key groups, fixed for good. */
+  /** The number of key groups, fixed permanently. */
   readonly keyGroups: number
   /** The number of instances of operators with keys. */
   readonly parallelism: number
@@ -79,7 +79,7 @@ export const emptyState: PipelineState = {
 /** Marks the pipeline's own timeline as shared: its tasks have their own timelines, and it is never run as a whole. */
 export const sharedAttribute = 'shared'
 
-/** The number of partitions when a keyed pipeline was first shared. It determines the partition of a key for good. */
+/** The number of partitions when a keyed pipeline was first shared. It determines the partition of a key permanently. */
 export const partitionsAttribute = 'partitions'
 
 export function sharedError(timeline: string): RepriseError {

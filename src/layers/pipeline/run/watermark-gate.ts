@@ -25,7 +25,7 @@ export class WatermarkGate {
     return this.#gated(output, this.#outputs)
   }
 
-  /** No record waits any more. Watermarks withheld after the operator are older than those withheld before it. */
+  /** No record waits any longer. Watermarks withheld after the operator are older than those withheld before it. */
   open(): void {
     for (const withheld of [this.#outputs, this.#inputs]) {
       const all = [...withheld]

@@ -124,7 +124,7 @@ export class Wiring {
     return this.#fanOut(outlet, { index: 0, width: 1, isExchange: false, isSpread: false })
   }
 
-  /** The operators behind a source whose results depend on the position of watermarks between its records. */
+  /** The operators after a source whose results depend on the position of watermarks between its records. */
   timedBehind(outlet: readonly Edge[]): Pick<TimedOperator, 'dueAbove'>[] {
     const reached = reachOf(outlet)
     const behind = [...this.instances()].filter(({ node }) => reached.has(node))

@@ -107,7 +107,7 @@ class FileReader implements SourceReader<string> {
   readonly #file: TextFile
   readonly #followMs: number | null
   readonly #signal: AbortSignal
-  /** The position behind the last record returned. */
+  /** The position after the last record returned. */
   #position: number
   #ready: readonly TextRecord[] = []
   #given = 0

@@ -7,9 +7,9 @@ import type { SourceBatch } from '../source.ts'
 export interface Ready<T> {
   readonly partition: string
   readonly values: readonly T[]
-  /** The position behind the first `count` values. Default: the values are returned whole, with the position behind all. */
+  /** The position after the first `count` values. Default: the values are returned whole, with the position after all of them. */
   readonly positionAt?: (count: number) => unknown
-  /** The position behind all values. */
+  /** The position after all values. */
   readonly position: unknown
   readonly isDue?: boolean
 }

@@ -139,7 +139,7 @@ export class TaskOutputs implements Placement {
     this.#onCredit()
   }
 
-  /** Calls back once no channel is full any more. */
+  /** Calls back once no channel is full any longer. */
   whenFree(call: () => void): void {
     this.#onCredit = () => {
       this.#onCredit = () => undefined

@@ -1,4 +1,4 @@
-// The capture of one table in a worker thread, as the main thread reads it: the blocks of a small table came with the capture,
+// The capture of one table in a worker thread, as the main thread reads it: the blocks of a small table arrive with the capture,
 // those of a large one are pulled one by one, so that only one of them is in memory here.
 
 import { RepriseError } from '../../../core/errors.ts'

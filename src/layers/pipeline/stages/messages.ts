@@ -22,7 +22,7 @@ export interface ThreadSettings {
   readonly lastCheckpoint: number
 }
 
-/** One table of a capture. A small one comes with its blocks; the blocks of a large one are pulled. */
+/** One table of a capture. A small table arrives with its blocks; the blocks of a large one are pulled. */
 export interface CapturedHere extends TableName {
   readonly isFull: boolean
   readonly size: number

@@ -88,7 +88,7 @@ export class StageTask {
     this.#queues[channel]!.push(message)
   }
 
-  /** Processes one message. False: no channel has one, or the task must wait for the tasks behind it. */
+  /** Processes one message. False: no channel has one, or the task must wait for later tasks. */
   step(): boolean {
     if (this.outputs.isFull) return false
     const count = this.#queues.length

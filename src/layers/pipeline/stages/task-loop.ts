@@ -1,4 +1,4 @@
-// Runs the tasks of one thread in turns, and rests when none of them has a message. Frames are sent before the loop yields, so
+// Runs the tasks of one thread in turns, and sleeps when none of them has a message. Frames are sent before the loop yields, so
 // that no record waits in a frame that is not full.
 
 import type { Clock } from '../../../core/store/ports.ts'

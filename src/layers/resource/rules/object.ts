@@ -41,7 +41,7 @@ export interface ResourceObject<Spec = unknown, Status = unknown> {
   readonly labels: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
   readonly owners: readonly OwnerReference[]
-  /** Each party listed here must remove itself before a deleted object is gone. */
+  /** Each party listed here must remove itself before a deleted object disappears. */
   readonly finalizers: readonly string[]
   readonly createdAt: number
   /** Time of deletion; the object waits for its finalizers. */

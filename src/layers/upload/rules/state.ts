@@ -152,7 +152,7 @@ export function isExpired({ status, expiresAt }: UploadState, now: number): bool
   return (status === 'receiving' || status === 'part') && expiresAt !== null && now >= expiresAt
 }
 
-/** The refusal if the upload is gone; null: it exists. */
+/** The refusal if the upload no longer exists; null: it exists. */
 export function refuseGone(state: UploadState, now: number): Refusal | null {
   if (state.status === 'removed') {
     return {

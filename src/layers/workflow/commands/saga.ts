@@ -1,5 +1,5 @@
 // Sagas: compensations in reverse order, each recorded. History and the replayed code determine which ones are due, so
-// a crash neither repeats a recorded compensation nor forgets one. A compensation that fails for good waits for a
+// a crash neither repeats a recorded compensation nor forgets one. A compensation that fails permanently waits for a
 // person: in place, or (`whenUndoFails: 'restore'`) with the run back before its saga and a report of the steps that
 // were not undone. A fork undoes its own steps; inherited steps are undone only by choice, after the undo is recorded
 // in the original's history (history/inherited.ts).
@@ -157,7 +157,7 @@ export class Saga {
   }
 
   /**
-   * Goes back to before the first call that could be undone, records the steps that were not undone, and waits there
+   * Returns to before the first call that could be undone, records the steps that were not undone, and waits there
    * for a person.
    */
   async #restore(failed: Compensation, error: Failure): Promise<void> {

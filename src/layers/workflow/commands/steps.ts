@@ -85,7 +85,7 @@ export function askStep<T>(
   return run.code.execution.ask<T>(scope, id, step)
 }
 
-/** Aborts a call that no branch waits for any more. A call with an undo may finish, so that its outcome is known. */
+/** Aborts a call that no branch waits for any longer. A call with an undo may finish, so that its outcome is known. */
 export function abandonStep(run: Pick<StepRun, 'alarms' | 'calls'>, command: Command, reason: string): void {
   if (command.hasUndo) return
   run.alarms.delete(command.id)

@@ -124,7 +124,7 @@ const knownQuery = namesOf<RunQuery>()('status attributes limit')
 const pageSize = 500
 const limitDefault = 10_000
 
-/** Runs that wait in this process's memory count as waiting, although their stored status is `running`. */
+/** Runs that wait in this process's memory are treated as waiting, although their stored status is `running`. */
 async function find(engine: Host, prefix: string, query: RunQuery): Promise<Head[]> {
   checkGivenOptions('the runs', query, knownQuery)
   const found = await findStored(engine, prefix, query)

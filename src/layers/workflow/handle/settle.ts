@@ -98,7 +98,7 @@ async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>>
   return ids
 }
 
-/** The first decision in the mail; if nothing waits for a decision any more, the one that counted. */
+/** The first decision in the mail; if nothing waits for a decision any longer, the one that counted. */
 async function decidedBefore(
   engine: Host,
   timeline: TimelineId,

@@ -280,7 +280,7 @@ function withJournalsSwapped({ journal, rerun }: RunState): Pick<RunState, 'jour
   return rerun ? { journal: rerun.before, rerun: { before: journal, kept: rerun.kept } } : { journal }
 }
 
-/** Kept outcomes whose commands the code will not issue any more. */
+/** Kept outcomes whose commands the code will no longer issue. */
 function withoutRerun({ rerun, unused = [] }: RunState): Pick<RunState, 'rerun' | 'unused'> {
   return rerun ? { rerun: null, unused: [...unused, ...Object.keys(rerun.kept)] } : {}
 }

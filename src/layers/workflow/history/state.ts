@@ -79,7 +79,7 @@ export interface RunState {
   /** Kept outcomes whose commands the code had not issued by the end of the run. */
   readonly unused?: readonly string[]
   /**
-   * Set when the run was restored to before its saga because a compensation failed for good; the run is held until a
+   * Set when the run was restored to before its saga because a compensation failed permanently; the run is held until a
    * person resumes it. Missing in old states.
    */
   readonly restored?: {

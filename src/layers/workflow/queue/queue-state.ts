@@ -157,7 +157,7 @@ function indexed(old: never): QueueState {
 /** The number of runs that one commit admits. */
 export const turnsAtOnce = 500
 
-/** The runs to admit now, and when to check again if only time is in the way. */
+/** The runs to admit now, and when to check again if only time prevents admission. */
 export function nextTurns(
   state: QueueState,
   options: QueueOptions,

@@ -1,4 +1,4 @@
-// The timer of one run: its alarms and their callbacks, with one platform timer for the nearest. An alarm does not ring
+// The timer of one run: its alarms and their callbacks, with one platform timer for the nearest. An alarm does not fire
 // by itself: mail that was durable before it is processed first (mail.ts).
 
 import type { Alarm } from '../../../core/history/order-of-facts.ts'

@@ -141,7 +141,7 @@ export class Code {
     leaveScope(() => execution.over())
   }
 
-  /** Nothing is delivered any more. */
+  /** Nothing is delivered any longer. */
   stop(): void {
     this.#unwatch()
     this.execution?.stop()

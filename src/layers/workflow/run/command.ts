@@ -78,7 +78,7 @@ export class Command implements KeyedStep {
   /** Issued by code that is past its replay, so no earlier owner can have begun it. */
   readonly isNew: boolean
   isSettled = false
-  /** No branch waits for the command any more: another branch won. */
+  /** No branch waits for the command any longer: another branch won. */
   isAbandoned = false
   /** The reason, if the command was issued before the run was cancelled and not settled by then. */
   cancelled: string | null = null

@@ -15,8 +15,8 @@ export interface Spot {
 }
 
 /**
- * Reads the caller's own scope first. NOT_FOUND: it is in none of the caller's scopes; artifacts of other scopes count as
- * nonexistent.
+ * Reads the caller's own scope first. NOT_FOUND: it is in none of the caller's scopes; artifacts of other scopes do not
+ * exist for the caller.
  */
 export async function found(call: Call, spot: Spot): Promise<Artifact & { readonly scope: string }> {
   for (const scope of scopesOf(call).all) {

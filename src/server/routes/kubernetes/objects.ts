@@ -1,5 +1,5 @@
 // Objects over HTTP as clients of Kubernetes read and write them. An update names the resourceVersion that was read; a patch
-// is applied to the current object, and retried if another writer was faster.
+// is applied to the current object, and retried if another writer wrote first.
 
 import { ignoring, isReprise, RepriseError } from '../../../core/errors.ts'
 import { hostOf } from '../../../engine/host/host.ts'

@@ -111,7 +111,7 @@ function asideOf(databaseFile: string): string {
   return `${databaseFile}-ack-before`
 }
 
-/** Rows below the start of the log were removed by tidy: a mark this old was left by a process that slept. */
+/** Rows below the start of the log were removed by tidy: a mark this old was left by a process that was suspended. */
 function isReached(mark: Mark, log: Log | null): boolean {
   if (log && mark.position < log.firstPosition()) return true
   const body = log?.body(mark.position)

@@ -98,7 +98,7 @@ export class Connection {
     this.#isHeld = true
   }
 
-  /** Also called after an error that made SQLite roll back by itself: that error is the one to report. */
+  /** Also called after an error that made SQLite roll back: that error is the one to report. */
   rollback(): void {
     try {
       this.run('ROLLBACK')

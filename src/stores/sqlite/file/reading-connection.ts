@@ -1,7 +1,7 @@
-// A connection that only reads, whatever the file allows. SQLite reads a file with a write-ahead log through two files beside
-// it, and must create them if missing. Where it cannot (a read-only folder or mount), the file is read directly: in place if
-// the log is empty, else from a copy. Such a connection sees no change of the file, so each read is compared with the state of
-// the file before and after.
+// A connection that only reads, regardless of the permissions of the file. SQLite reads a file with a write-ahead log through
+// two files beside it, and must create them if missing. Where it cannot (a read-only folder or mount), the file is read
+// directly: in place if the log is empty, else from a copy. Such a connection sees no change of the file, so each read is
+// compared with the state of the file before and after.
 
 import { accessSync, constants, cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// Rewrites a SQLite file that no longer opens from its sound parts.
+// Rewrites a SQLite file that no longer opens from its intact parts.
 
 import type { Renewal } from '../../../core/store/ports.ts'
 import { renewCopy, renewFile } from '../salvage/renew.ts'

@@ -1,6 +1,6 @@
 // Checks that the open file is still the one under its name. A process keeps writing to a file that was moved, removed or
 // replaced, and to a write-ahead log that another process removed because it did not see our locks (any open and close of the
-// file in this process, by another library or by hand, releases them). Such writes are durable, and lost. So before a commit
+// file in this process, by another library or by hand, releases them). Such writes are durable, but lost. So before a commit
 // is reported as durable, both names must still lead to the same files.
 //
 // Names change in the folder, so usually only the folder is checked, and the two files when it has changed. Checking the

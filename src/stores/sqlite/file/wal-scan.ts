@@ -80,7 +80,7 @@ function isMagic(value: number): boolean {
   return value === 0x377f0682 || value === 0x377f0683
 }
 
-/** A frame of the log as stored, whether or not the frames before it are sound. */
+/** A frame of the log as stored, whether or not the frames before it are intact. */
 export interface WalFrame {
   readonly page: number
   /** The pages of the file after this transaction; 0: the transaction continues. */
@@ -131,7 +131,7 @@ function isBigEndianAt(handle: number, pageBytes: number): boolean | null {
   return found ?? null
 }
 
-/** A damaged header may contain anything: the usual page size is then the best guess. */
+/** A damaged header may contain anything: the default page size is then the best guess. */
 function toPageBytes(value: number): number {
   const isPowerOfTwo = (value & (value - 1)) === 0
   return isPowerOfTwo && value >= 512 && value <= 65536 ? value : 4096

@@ -1,4 +1,4 @@
-// Rows of the log that hold nothing any more (sweep.ts). They cannot simply be deleted: a missing row is damage. At the start
+// Rows of the log that are empty now (sweep.ts). They cannot simply be deleted: a missing row is damage. At the start
 // of the log they are removed, and the new start is recorded. Further on, the last of several consecutive empty rows
 // represents all of them and stores their count (log-row.ts). Otherwise, one old kept entry would keep a row for each later
 // commit.

@@ -38,7 +38,7 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {
       const at = row.position as number
-      // A misplaced page leads backwards, and would be read forever.
+      // A misplaced page points backwards, and would be read forever.
       if (at <= reached) throw damaged(`the log leads from row ${reached} back to ${at}`, { position: at })
       // A joined row may begin before the current position.
       if (at - intact(at, () => joinedBefore(at, row.body)) > reached + 1) throw missing(reached + 1)

@@ -8,7 +8,7 @@
 //           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
 //           [digest(32 bytes)] [operation(text)] bytes(rest)
 //
-// `back` leads to the timeline's previous run: 0 if there is none, else 1 + the distance of its row in positions. The digest is
+// `back` points to the timeline's previous run: 0 if there is none, else 1 + the distance of its row in positions. The digest is
 // omitted where it follows from the one before (log.ts), which saves more than a tenth of the space; the operation is omitted
 // where the head has it, and where it follows from the digest.
 

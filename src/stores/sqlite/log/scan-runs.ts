@@ -1,4 +1,4 @@
-// Finds runs of a timeline around damage. The list of its runs leads backwards from the head, so one damaged row hides all runs
+// Finds runs of a timeline around damage. The list of its runs runs backwards from the head, so one damaged row hides all runs
 // below it up to the previous anchor. This file scans the rows of the log one by one instead: slow, and only for damaged parts.
 
 import type { LegibleRun } from '../../../core/store/ports.ts'

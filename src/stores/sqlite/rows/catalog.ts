@@ -33,7 +33,7 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
   for (const { id, ...notes } of marks) {
     const row = writing.connection.get(selectOne, writing.space, id)
     const record = row && row.tid === timeline.tid ? toRecordOrInvalid(row) : undefined
-    // A damaged line is invalid whatever is marked on it; it stays unchanged, for diagnosis.
+    // A damaged row is invalid regardless of its marks; it is kept unchanged for diagnosis.
     if (!record || isBroken(record)) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
@@ -61,7 +61,7 @@ export function drop(writing: Writing, timeline: Timeline, ids: readonly Manifes
   return countCheckpoints(timeline, -ids.length, sum)
 }
 
-/** The next run may depend on the digest here (log.ts): unless the floor has the same, the run with that digest stays. */
+/** The next run may depend on the digest here (log.ts): unless the floor has the same, the run with that digest is kept. */
 export function trim(writing: Writing, timeline: Timeline, seq: number, digest: Digest): void {
   const run = writing.log.runEndingAt(timeline, seq)
   if (run && equalBytes(writing.log.digestOf(timeline, run), digest)) sweepLater(writing, timeline, seq, run.position)

@@ -85,7 +85,7 @@ function rowsOf(connection: Connection, space: number, timelines: Timelines): Sq
   const rows = connection.all('SELECT * FROM reprise_cursor WHERE space = ? ORDER BY name', space)
   for (const row of rows) checkRow(row, columnNames, `cursor ${row.name}`)
   const byOwner = new Map<number, SqlRow[]>()
-  // Uses an index of its own: it finds an owner whose cursors are all gone.
+  // Uses an index of its own: it finds an owner whose cursors are all missing.
   const owners = 'SELECT tid FROM reprise_timeline WHERE space = ? AND cursors > 0'
   for (const { tid } of connection.all(owners, space)) byOwner.set(tid as number, [])
   for (const row of rows) {

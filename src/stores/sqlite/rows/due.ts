@@ -73,7 +73,7 @@ function ownedByDead(source: QuerySource, worker: string, queues: ReadonlySet<st
 
 /** Damaged timelines between the first rows of a level, which no worker gets, are skipped. */
 const spareRows = 20
-/** For a worker that owns more, the end of its lease stands for all of them. */
+/** For a worker that owns more, the end of its lease is used for all of them. */
 const ownedRows = 200
 
 /** The time of Store.nextDue: from the index of claims, level by level, and from the timelines of each owner. */

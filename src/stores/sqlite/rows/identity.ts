@@ -1,4 +1,4 @@
-// The external identity of a namespace, stored twice: in a line of `reprise_meta` and in a table of its own. After damage to
+// The external identity of a namespace, stored twice: in a row of `reprise_meta` and in a table of its own. After damage to
 // one page, the other copy is read. Verify and the facts of the store report the damage, and a repair writes both.
 
 import type { Connection } from '../file/connection.ts'

@@ -1,6 +1,6 @@
 // The lives of forgotten ids (ports.ts, past): one small row per id, by the digest of its name. The row named '' holds the
 // life above which ids without a past start. An index repeats every column as a second copy: a row with a damaged name would
-// not be found, and its id would reuse the keys of its first life. A life is therefore read from both, and a sound row of
+// not be found, and its id would reuse the keys of its first life. A life is therefore read from both, and an intact row of
 // either counts; of two, the higher life.
 
 import { createHash } from 'node:crypto'

@@ -7,7 +7,7 @@ import type { SqlRow } from '../file/driver.ts'
 /** The columns of both copies, in their order. */
 export const copiedColumns = 'number namespace verb target id topic data key options sent_at problem'.split(' ')
 export const copyNames = ['reprise_request_copy_1', 'reprise_request_copy_2']
-/** Since version 9. The order of the numbers keeps SQLite from taking one for the other. */
+/** Since version 9. The order of the numbers keeps SQLite from using one instead of the other. */
 export const requestCopies = `
 CREATE INDEX reprise_request_copy_1 ON reprise_request (${copiedColumns.join(', ')});
 CREATE INDEX reprise_request_copy_2 ON reprise_request (${copiedColumns.join(', ').replace('number', 'number DESC')});

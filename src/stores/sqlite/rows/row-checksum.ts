@@ -13,7 +13,7 @@ export function checksumOf(values: readonly SqlValue[]): number {
     if (value instanceof Uint8Array) {
       crc = crc32(`${text}b${value.length}:`, crc)
       text = ''
-      // zlib returns 0 for an empty array without a buffer, whatever the seed.
+      // zlib returns 0 for an empty array without a buffer, regardless of the seed.
       if (value.length > 0) crc = crc32(value, crc)
     } else if (value === null) text += 'n'
     else if (typeof value === 'string') text += `s${value.length}:${value}`

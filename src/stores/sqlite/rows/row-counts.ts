@@ -7,8 +7,8 @@
 //   head_mark  by number: the checksum of the head, and a copy of it
 //
 // If a row and its witness disagree, their checksums show which is damaged: a damaged witness is recomputed from its rows, a
-// damaged head is read from its copy. If both are sound, one of them is from an older state of the file: for heads the newer
-// one counts, since nothing in them ever decreases; for rows the order is unknown, and that is damage.
+// damaged head is read from its copy. If both are intact, one of them is from an older state of the file: for heads, the newer
+// one is used, since nothing in them ever decreases; for rows the order is unknown, and that is damage.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import type { Connection } from '../file/connection.ts'
@@ -120,8 +120,8 @@ function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
 }
 
 /**
- * The head of a row with `witnessColumns`: its sound copy, or the newer one if both are sound. Throws STORE_DAMAGED if
- * neither is sound, or their order is unknown.
+ * The head of a row with `witnessColumns`: its intact copy, or the newer one if both are intact. Throws STORE_DAMAGED if
+ * neither is intact, or their order is unknown.
  */
 export function witnessedHead(row: SqlRow): HeadState {
   const { tid, name, state, w_head, w_state } = row

@@ -136,7 +136,7 @@ export class Timelines {
     if (kept) return kept
     const row = this.#connection.get(`${select} WHERE t.tid = ?`, tid)
     if (!row) {
-      // A forgotten timeline leaves no head.
+      // A forgotten timeline has no head.
       const sql = 'SELECT 1 FROM reprise_head WHERE tid = ? UNION ALL SELECT 1 FROM reprise_head_mark WHERE tid = ?'
       if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, but its head exists`, { tid })
       return null

@@ -27,7 +27,7 @@ export function copyWithLog(file: string, copy: string, isLastDue: boolean): voi
   }
 }
 
-/** Complete transactions. A bad frame counts as stored: its errors are found row by row. */
+/** Complete transactions. A bad frame is treated as stored: its errors are found row by row. */
 function* transactionsOf(file: string, isLastDue: boolean): Generator<readonly WalFrame[]> {
   let before: readonly WalFrame[] | null = null
   let frames: WalFrame[] = []

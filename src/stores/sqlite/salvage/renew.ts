@@ -1,4 +1,4 @@
-// Rewrites a damaged file from its sound parts and replaces it in one step; the old file is kept beside it. No process may
+// Rewrites a damaged file from its intact parts and replaces it in one step; the old file is kept beside it. No process may
 // have the file open meanwhile, which SQLite's own lock ensures. From then on a note beside the file keeps others out: opening
 // the file checks for the note before and after, so that of two processes one always sees the other.
 
@@ -66,7 +66,7 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
     const mark = ack.read()
     const check = (path: string) => checkAcknowledged(driver, path, options.hash, ack, mark)
     const { source, because } = await readable(driver, file, copy, waitMs, check)
-    // 2. Write a new file from the sound parts.
+    // 2. Write a new file from the intact parts.
     remove(fresh)
     const salvaged = writeFresh(driver, source, fresh, {
       ...{ ...options, kept: keptName(file, options.now) },
@@ -141,7 +141,7 @@ async function readable(
   return { source: copy, because }
 }
 
-/** True: every remaining frame is sound, and the readable part ends before the acknowledged position. */
+/** True: every remaining frame is intact, and the readable part ends before the acknowledged position. */
 function isLogCut(file: string, check: (path: string) => void): boolean {
   if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) === 0) return false
   try {
@@ -221,7 +221,7 @@ function startOf(pid: number): string | null {
   return processStat(pid)?.start ?? (isRunning(pid) ? '' : null)
 }
 
-/** Each attempt gives this process's own connections another chance to end, however slow the machine is. */
+/** Each attempt gives this process's own connections more time to close, even on a slow machine. */
 async function untilAlone(driver: Driver, file: string, waitMs: number): Promise<void> {
   const end = performance.now() + waitMs
   for (let attempt = 1; ; attempt++) {

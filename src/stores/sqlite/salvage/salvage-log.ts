@@ -170,5 +170,5 @@ function fillGaps({ from, to, options }: Salvage): Gaps {
   return { gone, goneFrom }
 }
 
-/** More rows than a page refers to: such a position is not trusted. */
+/** More rows than a page refers to: such a position is ignored. */
 const gapMax = 1_000_000

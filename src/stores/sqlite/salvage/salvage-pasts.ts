@@ -1,4 +1,4 @@
-// Salvages the lives of forgotten ids: each row from the table or from its copy, whichever is sound. If a row is in neither,
+// Salvages the lives of forgotten ids: each row from the table or from its copy, whichever is intact. If a row is in neither,
 // its id is unknown: every id without a row then starts far above, so that no key of an earlier life is reused.
 
 import { raisedLives } from '../../../core/limits.ts'

@@ -1,5 +1,5 @@
 // Salvages requests of applications: a row that two of its three places agree on is the original (rows/request-copies.ts). A
-// request without such a row is named as lost.
+// request without such a row is reported as lost.
 
 import type { SqlRow } from '../file/driver.ts'
 import { agreed, copiedColumns, copyNames } from '../rows/request-copies.ts'

@@ -86,7 +86,7 @@ function dropPhantoms({ to }: Salvage, names: Map<number, Named>): void {
   }
 }
 
-/** Heads by number, from a sound copy. Of two that differ the newer counts; one that is older than its mark does not. */
+/** Heads by number, from an intact copy. If two differ, the newer one is used, unless it is older than its mark. */
 function soundHeads({ from }: Salvage): Map<number, HeadState> {
   const copies = new Map([...from.rows('reprise_head_mark')].map((row) => [row.tid as number, row]))
   const heads = new Map<number, HeadState>()
@@ -199,9 +199,9 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
 }
 
 /**
- * The log has entries of the timeline that do not follow from anything left, or it is a fork with a lost base. Its head then
- * records the last sequence, so that nothing is acknowledged twice, and a digest that matches nothing: every read refuses it,
- * verify reports it, and its entries stay.
+ * The log has entries of the timeline that do not follow from any remaining entry, or it is a fork with a lost base. Its head
+ * then records the last sequence, so that nothing is acknowledged twice, and a digest that matches nothing: every read refuses
+ * it, verify reports it, and its entries stay.
  */
 function quarantine(
   { to, options, lost }: Salvage,

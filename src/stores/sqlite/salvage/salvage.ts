@@ -1,4 +1,4 @@
-// Writes the sound parts of a damaged file to a new one. Rows with a checksum are copied if it matches; derived data (indexes,
+// Writes the intact parts of a damaged file to a new one. Rows with a checksum are copied if it matches; derived data (indexes,
 // anchors, witnesses, tallies, searchable attributes) is rebuilt; a lost head is rebuilt from the log. Every loss is named: no
 // list becomes shorter silently.
 
@@ -65,7 +65,7 @@ function salvageMeta({ from, to }: Salvage): void {
   }
 }
 
-/** Copies each namespace's identity from the sound one of its two copies; of two, from the one that is read. */
+/** Copies each namespace's identity from the intact one of its two copies; of two, from the one that is read. */
 function salvageIdentities({ from, to, rebuilt }: Salvage): void {
   const places = [
     ...[...from.rows('reprise_identity')].map(({ space, value }) => [Number(space), value] as const),
@@ -111,7 +111,7 @@ function writeSpace(to: Connection, id: number, name: string): void {
   to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
 }
 
-/** The namespaces of sound rows; also those of lost rows, if both lists of names agree. */
+/** The namespaces of intact rows; also those of lost rows, if both lists of names agree. */
 function usedSpaces(from: DamagedFile): Set<number> {
   const sound = [...from.rows('reprise_timeline')].filter((row) => isIntact(row, timelineColumns))
   const indexed = new Set([...from.raw('sqlite_autoindex_reprise_timeline_1')].map(({ values }) => values[0]))
@@ -251,7 +251,7 @@ function recordLosses({ to, lost, options }: Salvage, names: ReadonlyMap<number,
   const final = lost.filter(({ isUntilHead }) => !isUntilHead)
   const { now: at, kept } = options
   const none = () => to.get('SELECT id FROM reprise_space LIMIT 1') === undefined
-  // Nothing is left, not even the name of a namespace: the loss is recorded for the caller's namespace.
+  // Nothing remains, not even the name of a namespace: the loss is recorded for the caller's namespace.
   if (final.length > 0 && none()) writeSpace(to, 1, options.namespace)
   for (const { id: space } of to.all('SELECT id FROM reprise_space')) {
     const own = new Set([...names.values()].flatMap((named) => (named.space === space ? [named.name] : [])))

@@ -132,7 +132,7 @@ export class DamagedFile {
     return known
   }
 
-  /** A line that differs by one bit from that of one of our tables is that line. */
+  /** A line that differs by one bit from that of one of our tables is taken as that line. */
   #toKnownObject(raw: RawRow): SchemaObject[] {
     const found = toObject(raw)
     if (found.some((object) => this.#isKnown(object))) return found

@@ -26,7 +26,7 @@ import { readVersion } from '../schema.ts'
 import { type FramePlace, hasFrame, logSize, soundFrames } from './wal-frames.ts'
 import { readWalIndex } from './wal-index.ts'
 
-/** From this many frames on, `advance` moves the log into the file; the store does so itself from 2000. */
+/** From this many frames, `advance` moves the log into the file; the store does so itself from 2000. */
 const checkpointFrames = 1000
 const busyMs = 10_000
 

@@ -61,7 +61,7 @@ export async function inspect(
 const partNames = ['file', 'log', 'timelines', 'counts'] as const
 type Part = (typeof partNames)[number]
 
-/** A mark names a part, and the progress in it. */
+/** A mark names a part and the progress in it. */
 function startOf(mark = ''): readonly [part: number, from: number] {
   const [name, from] = mark.split(' ')
   const part = partNames.indexOf(name as Part)

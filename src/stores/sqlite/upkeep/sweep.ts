@@ -117,7 +117,7 @@ function livenessIn(writing: Writing): (frame: Frame) => boolean {
   return ({ tid, last }) => {
     const timeline = writing.timelines.byTid(tid)
     if (timeline) return last > timeline.head.floor
-    // A timeline of another namespace is left to a sweep there.
+    // A timeline of another namespace is left to a sweep of that namespace.
     return writing.connection.get(sql, tid) !== undefined
   }
 }

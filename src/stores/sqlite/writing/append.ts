@@ -1,4 +1,4 @@
-// The fast path for most commits: an append and nothing else, by an owner with a current head. Such a batch is one statement,
+// The fast path for most commits: only an append, by an owner with a current head. Such a batch is one statement,
 // the row of the log; heads follow later (unsettled.ts). It has the same effect as core/commit and returns null wherever that
 // would refuse or do more.
 

@@ -75,7 +75,7 @@ describe('records out of bytes', () => {
   it('refuse a quoted field without an end, text behind one, and a record of another width', () => {
     expect(() => parseCsvRecord('"a', ',')).toThrow('no end')
     expect(() => parseCsvRecord('"a"b', ',')).toThrow('follows the closing quote')
-    expect(() => csvRow('a,b', ',', ['one'])).toThrow('2 fields where 1 are named')
+    expect(() => csvRow('a,b', ',', ['one'])).toThrow('2 fields, but 1 columns are named')
     expect(parseCsvRecord('a,,', ',')).toEqual(['a', '', ''])
   })
 

@@ -51,7 +51,7 @@ const faults: readonly (readonly [string, string, string, (all: lib.Stream<Visit
   [
     'a map outside of the pipeline, and its order',
     'map#1',
-    'outside of the record',
+    'besides the record',
     (all) =>
       all.map(({ user }) => {
         seen.set(user, (seen.get(user) ?? 0) + 1)
@@ -125,7 +125,7 @@ describe('the check', () => {
     const [checked] = (await checkPipelines(rp, [definition])).checked
     expect(checked).toMatchObject({ ok: false, step: 'map#1', from: null, records: 60 })
     expect(checked!.problem).toContain('record 41, from visits: {"n":40,"user":"u5","at":4000}')
-    expect(checked!.problem).toMatch(/\}: \{.*"late":\d+,.*\}.*, then \{.*"late":\d+,.*\}.*; it asks Date\.now$/)
+    expect(checked!.problem).toMatch(/\}: \{.*"late":\d+,.*\}.*, then \{.*"late":\d+,.*\}.*; it uses Date\.now$/)
     await rp.close()
   })
 

@@ -210,7 +210,7 @@ function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOp
   const unmade = graph.operators.filter(({ name, state }) => state === 'calls' && !Object.hasOwn(calls, name))
   return [
     ...unmade.map(({ name }) => `not checked: the operators after ${name}, a call that is not repeated (calls)`),
-    ...outside.askers.map((name) => `${name} queries ${outside.askedBy(name).join(', ')}`),
+    ...outside.askers.map((name) => `${name} uses ${outside.askedBy(name).join(', ')}`),
   ]
 }
 

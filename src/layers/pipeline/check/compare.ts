@@ -68,7 +68,7 @@ function problemOf(of: ComparedOf, operator: string, i: number, [a, b]: Parted, 
   const services = of.outside.askedBy(operator)
   const because =
     services.length > 0
-      ? `it queries ${services.join(', ')}`
+      ? `it uses ${services.join(', ')}`
       : how === 'again'
         ? 'it depends on something besides the record and its state'
         : 'something that it needs is not in its state: a variable, or a value that was changed in place'

@@ -1,4 +1,4 @@
-// reprise/model: the descriptor of a model, for authors of models and of tools. Users of models need none of it.
+// reprise/model: the descriptor of a model, for authors of models and of tools. Users of models do not need it.
 
 export type { Reads } from './engine/branch/consumers.ts'
 export type { CapturedMail } from './engine/branch/exchanges.ts'

@@ -61,7 +61,7 @@ export interface Invocation {
   readonly args: readonly string[]
   readonly options: Options
   readonly output: Output
-  /** The open store; throws for commands that have none. */
+  /** The open store; throws for commands without a store. */
   readonly engine: Reprise
   readonly env: Readonly<Record<string, string | undefined>>
   readonly stdin: NodeJS.ReadStream

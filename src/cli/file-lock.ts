@@ -68,7 +68,7 @@ async function madeAnew(file: string, content: string): Promise<boolean> {
   }
 }
 
-/** A lock being written is empty for a moment: then only its age counts. */
+/** A lock being written is briefly empty: then only its age matters. */
 async function isDead(file: string, held: string): Promise<boolean> {
   const age = Date.now() - ((await stat(file).catch(() => null))?.mtimeMs ?? Date.now())
   if (age > deadMs) return true

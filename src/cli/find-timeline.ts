@@ -82,7 +82,7 @@ export function idBeside(engine: Reprise, { timeline }: Head, given: string): st
 }
 
 /**
- * Timelines by a typed prefix: the only comparison that is not by whole segments. It is used only to find, never to act.
+ * Finds timelines by a typed prefix: the only comparison that ignores segment boundaries. It is used only to find, never to act.
  * Archives are excluded, unless the prefix is that of an archive.
  */
 export async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {

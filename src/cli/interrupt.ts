@@ -32,7 +32,7 @@ const reportEveryMs = 4000
 const beforeExitMs = 2000
 
 /**
- * `words` null: prints nothing, because the process that forwards the signal already has.
+ * `words` null: prints nothing, because the process that forwards the signal already did.
  * @example const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
  * /
  */
@@ -53,7 +53,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
     if (isExiting || (isAsked && !beforeExit)) process.exit(exit.interrupted)
     if (isAsked) {
       isExiting = true
-      // A thread that has not ended by then would abort the process with a core dump.
+      // A thread that is still running would abort the process with a core dump.
       setTimeout(() => process.kill(process.pid, 'SIGKILL'), beforeExitMs)
       void beforeExit!().finally(() => process.exit(exit.interrupted))
       return

@@ -15,7 +15,7 @@ export interface FoundRun {
   readonly run: WorkflowRun
 }
 
-/** For verbs that need none of the code: the worker of the run acts. */
+/** For verbs that do not need the code: the worker of the run executes them. */
 export async function findRun(engine: Reprise, given: string, verb: string): Promise<FoundRun> {
   const head = await findTimeline(engine, given)
   return { head, run: runOf(engine, head, verb) }

@@ -19,7 +19,7 @@ export function logFormat(options: Options): LogFormat {
   return format
 }
 
-/** The server appends the id that a response carries to the place of its unexpected error. */
+/** The server appends the id of the response to the stack of its unexpected error. */
 const idOfResponse = /\((urn:uuid:[\w-]+)\)$/
 
 export class ServeLog {

@@ -136,7 +136,7 @@ export const work = workflow('${name}', async (ctx, order${language === 'ts' ? '
     retry: { attempts: 3 },
     compensate: (done) => bank.refund(done.payment), //      called if a later step fails
   })
-  await ctx.sleep('2s') //                                   survives a restart; a week costs nothing either
+  await ctx.sleep('2s') //                                   survives a restart; waiting a week costs nothing
   const shipped = await ctx.step('ship', async () => {
     await sleep(500)
     return 'on its way'

@@ -201,7 +201,7 @@ export function textBytesMax(text: string): number {
 }
 
 /**
- * Memory for many small results: each part is handed out once and is not written again here. Allocating an array per
+ * Memory for many small results: each part is returned once and never rewritten here. Allocating an array per
  * result costs more than filling it does.
  *
  * @example const start = slab.reserve(300); const end = fill(slab.bytes, start); const result = slab.take(end)

@@ -26,8 +26,8 @@ export interface StoreIdentity {
   /** Changes when the store returns to an earlier state: positions issued before become invalid. */
   readonly incarnation: string
   /**
-   * A number of the incarnation that only grows: 0 for a store that never went back, otherwise hours since 2026. Numeric
-   * revisions contain it (revisionAt).
+   * A number of the incarnation that only grows: 0 for a store that never returned to an earlier state, otherwise hours since
+   * 2026. Numeric revisions contain it (revisionAt).
    */
   readonly era: number
   /** The key that encrypts and authenticates positions outside of the store: 64 hexadecimal digits. */
@@ -62,7 +62,10 @@ export interface Era {
   readonly first: number
 }
 
-/** Timelines of other namespaces and stores number their revisions from elsewhere: equal numbers are a chance of 1 in 2^32. */
+/**
+ * Timelines of other namespaces and stores number their revisions from different starts: equal numbers have a probability of 1
+ * in 2^32.
+ */
 export function firstRevision(identity: string): number {
   return Number.parseInt(identity.slice(0, 8), 16)
 }
@@ -118,7 +121,7 @@ const leaseMarkSize = 2 ** 20
 
 /**
  * The number under which a client writes with a lease: the epoch of the timeline, and 20 bits of its history (historyMark). It
- * grows with the epoch, and the number of another namespace, store, incarnation or life is another one.
+ * grows with the epoch, and differs for another namespace, store, incarnation or life.
  * @example leaseNumber(historyMark(sha256, store, [origin]), 7)
  */
 export function leaseNumber(mark: string, epoch: number): number {
@@ -163,7 +166,7 @@ export interface Intent {
   readonly generation: number
   /** workflow, job, effect, … */
   readonly model: string
-  /** For people who read the key elsewhere: step, tool, sink. */
+  /** For people who see the key in another system: step, tool, sink. */
   readonly name: string
   /** The intended work in the model's own terms; values as their digest in hexadecimal. */
   readonly parts: readonly string[]

@@ -1,4 +1,4 @@
-// The bounds of everything that grows. Each bound has a test on both sides of it.
+// The bounds of everything that grows. Each bound is tested on both sides.
 
 /**
  * Rows of retired workers: a store keeps the newest `kept` rows and those of the last `keptMs`; the next retirement removes

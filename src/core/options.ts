@@ -96,7 +96,7 @@ export function checkValues(
   }
 }
 
-/** Throws unless the value is text that is not empty. @example checkText('the path of backup()', path) */
+/** Throws unless the value is non-empty text. @example checkText('the path of backup()', path) */
 export function checkText(what: string, value: unknown): asserts value is string {
   if (typeof value !== 'string') throw misshapen(what, 'text', value)
   if (value === '') throw new RepriseError('INVALID_ARGUMENT', `${what} must not be empty`)

@@ -43,7 +43,7 @@ export function refuseThenables(values: readonly unknown[], place: string, inste
 
 /**
  * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is not a function. It takes up to three
- * arguments: that is faster than any number.
+ * arguments, which is faster than a variable number.
  * @example const isWanted = synchronous(given, 'filter#1', 'use call()')
  */
 export function synchronous<F extends (a: never, b: never, c: never) => unknown>(

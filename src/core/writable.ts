@@ -1,5 +1,5 @@
 /**
- * For a copy that is changed before anyone else sees it. `{ ...record }` followed by setting fields took about half the time of
+ * For a copy that is changed before other code sees it. `{ ...record }` followed by setting fields took about half the time of
  * `{ ...record, field: value }` in profiles of many concurrent runs; in an isolated loop there is no difference.
  *
  * @example const next: Writable<Row> = { ...row }

@@ -190,7 +190,7 @@ function isSameType(a: object, b: object): boolean {
   return Object.getPrototypeOf(a) === Object.getPrototypeOf(b)
 }
 
-/** Neither an array nor a plain object, also of another realm. */
+/** Neither an array nor a plain object, even from another realm. */
 function isInstance(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return !Array.isArray(value) && prototype !== null && Object.getPrototypeOf(prototype) !== null
@@ -206,7 +206,7 @@ function leafOf(
   return value instanceof ArrayBuffer ? new Uint8Array(value) : null
 }
 
-/** Own properties, and of an error those that are not enumerable and part of it. */
+/** Own properties; for an error, also its non-enumerable fields. */
 function fieldsOf(value: object): Readonly<Record<string, unknown>> {
   if (!(value instanceof Error)) return value as Record<string, unknown>
   const fields: Record<string, unknown> = { ...value, name: value.name, message: value.message }

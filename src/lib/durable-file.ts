@@ -42,7 +42,7 @@ export async function syncFolder(folder: string): Promise<void> {
 
 /**
  * Creates the folder and those above it, one by one: Node's recursive mkdir never returns where a folder cannot be created
- * (under /proc). Returns those that were missing, the outermost first.
+ * (under /proc). Returns the missing ones, outermost first.
  */
 export function makeFolders(folder: string, mode = 0o777): readonly string[] {
   const missing: string[] = []

@@ -69,7 +69,9 @@ export class RecordSplitter {
     return -1
   }
 
-  /** A quote at the start of a field opens it, and the next closes it; two in a row close and open it. Elsewhere it is text. */
+  /**
+   * A quote at the start of a field opens it, and the next closes it; two in a row close and open it. In other places it is text.
+   */
   #meetQuote(at: number): void {
     if (at === byteOrderMark.length && this.#fieldAt === 0 && this.#hasMark()) this.#fieldAt = at
     if (this.#rest[this.#fieldAt] === quote) this.#isInside = !this.#isInside

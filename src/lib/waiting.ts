@@ -1,4 +1,4 @@
-// The ways to wait: for a time, for the first of work and a time limit, for a ring, for a condition, for a value that is set
+// The ways to wait: for a time, for work with a time limit, for a signal, for a condition, for a value that is set
 // once, for a turn. Each takes the clock that its caller runs on, so that virtual time reaches it.
 
 /** The part of a clock that a wait needs. With `isAwaited` the program does not end before the call; without, it may. */
@@ -158,7 +158,7 @@ export class Condition {
   }
 }
 
-/** An event that happens once, with waiters. Nothing is allocated before the first waiter: some parts keep many of them. */
+/** An event that happens once, with waiters. Nothing is allocated before the first waiter: some callers keep many instances. */
 export class Latch<T = void> {
   #happened: { readonly value: T } | null = null
   #waiting: ((value: T) => void)[] | null = null
@@ -249,7 +249,7 @@ export class Slots {
 }
 
 /**
- * A read that callers share, one at a time. A read in progress may have begun before a new caller's question: one more read
+ * A read that callers share, one at a time. A read in progress may have begun before a new call: one more read
  * then serves all callers that arrive meanwhile.
  */
 export class SharedRead {

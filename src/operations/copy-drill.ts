@@ -36,9 +36,9 @@ export interface CopyDrill {
 }
 
 export interface BackupDrill extends CopyDrill {
-  /** The moment that the backup shows; null: each timeline has its own. */
+  /** The time of the data in the backup; null: each timeline has its own. */
   readonly moment: number | null
-  /** Entries of the store, and whole timelines among them, that the backup lacks. */
+  /** Entries of the store that the backup lacks, and the number of whole timelines among them. */
   readonly entriesLost: number
   readonly timelinesLost: number
 }

@@ -119,9 +119,9 @@ export interface TimelineFacts {
   readonly policy: CheckpointPolicy | null
   /** The interval that results from its policy and its stored costs; null: none. */
   readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
-  /** Its loss budget; null: none is stated. */
+  /** Its loss budget; null: no budget is declared. */
   readonly loss?: LossBudget | null
-  /** The measured time of a restore; null: none was measured. */
+  /** The measured time of a restore; null: not measured. */
   readonly restoreMs: number | null
   /** Newest first. */
   readonly checkpoints: readonly {

@@ -24,7 +24,7 @@ export function declareAll(engine: Reprise, exported: readonly unknown[]): void 
     const described = modelsOf(value)
     for (const model of described) {
       const other = found.get(model.scope)
-      // Otherwise the last declaration would silently win.
+      // Otherwise the last declaration would silently override the others.
       if (other && other !== model && model.name !== null) throw twice(model)
       found.set(model.scope, model)
       engine.declare(model)

@@ -58,7 +58,7 @@ export interface Mistake {
   readonly cure: string
 }
 
-/** The mistakes in one exported value that its definition alone shows. A value that is not a definition has none. */
+/** The mistakes in one exported value that its definition alone shows. A value that is not a definition has no mistakes. */
 export function mistakesIn(value: unknown): Mistake[] {
   if (typeof value !== 'object' || value === null) return []
   const { kind } = value as { readonly kind?: unknown }

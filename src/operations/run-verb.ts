@@ -18,7 +18,7 @@ export type PlainVerb = Exclude<Verb, 'rollback' | 'fork'>
 
 /**
  * `key`: a repeated call with the same key acts once. `args.about`: the end of the history that the caller has seen; CONFLICT if
- * it is another one now.
+ * it has changed.
  * @example await act(engine, head, 'cancel', { reason })
  * /
  */

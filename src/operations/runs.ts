@@ -9,7 +9,7 @@ import { verbsOf } from '../engine/model/model.ts'
 import { type WorkflowDefinition, type WorkflowRun, workflows } from '../layers/workflow/index.ts'
 import { withoutCode } from '../layers/workflow/without-code.ts'
 
-/** For verbs that need none of the code: the worker of the run acts. */
+/** For verbs that do not need the code: the worker of the run executes them. */
 export function runOf(engine: Reprise, head: Head, verb: string): WorkflowRun {
   const { name, id } = partsOf(engine, head, verb)
   return workflows(engine).of(withoutCode(name)).get(id)

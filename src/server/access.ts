@@ -175,7 +175,7 @@ export function newToken(): string {
   return randomBytes(32).toString('base64url')
 }
 
-/** The Bearer token, or the password of Basic, which is all that some build tools support; null: neither. */
+/** The Bearer token, or the password of Basic, which is all that some build tools support; null: neither was sent. */
 function tokenOf(header: string): string | null {
   const [, scheme, given] = /^(Bearer|Basic) (.+)$/i.exec(header) ?? []
   if (given === undefined) return null

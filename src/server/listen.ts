@@ -56,7 +56,7 @@ export async function listen(server: Server, options: ListenOptions): Promise<Li
     if (!isSimple(incoming)) return void adapted(incoming, outgoing)
     answer(new NodeRequest(null, incoming, outgoing)).then(
       (reply) => send(reply, outgoing),
-      // Every refusal is a response, so this is a bug of ours: the connection is closed.
+      // Every refusal is a response, so this is a bug in Reprise: the connection is closed.
       () => outgoing.destroy(),
     )
   })
@@ -95,7 +95,7 @@ const readOnMs = 1000
 
 /**
  * Responses to input that never became a request: headers that are too large, bytes that are not HTTP, a head that
- * takes too long. The rest of the input is read for a moment, so that the response is not lost with the connection.
+ * takes too long. The remaining input is read briefly, so that the response is not lost with the connection.
  */
 function answerUnread(error: NodeJS.ErrnoException, socket: Duplex, log?: RequestLogger): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {

@@ -268,7 +268,7 @@ class RunningServer {
     try {
       checkSize(request, this.#parts.limits)
       const { method, path } = request
-      // A probe sends no host of ours, and its response reveals nothing.
+      // A probe sends an unknown host, and its response reveals nothing.
       const isProbe = path === this.#healthz || path === this.#readyz
       if (!isProbe) this.#doors.check(request)
       if (!this.#isKnown) await this.#know()
@@ -403,7 +403,7 @@ class RunningServer {
     return reply
   }
 
-  /** An error that is not one of ours is reported to the operator under the id that the response carries. */
+  /** An error that is not a RepriseError is reported to the operator under the id that the response carries. */
   #problemOf(where: string, error: unknown, notes: RequestNotes): Problem {
     const problem = problemOf(error, this.#parts.basePath, notes.isScoped)
     const { code, instance: id } = problem

@@ -69,7 +69,7 @@ export class Answers {
     }
   }
 
-  /** Stores a value under a key until it is swept. The first value wins and is returned. */
+  /** Stores a value under a key until it is swept. The first stored value is kept and returned. */
   async keep(key: string, value: unknown): Promise<unknown> {
     const json = JSON.stringify(value ?? null, plain)
     const id = timelineId(`${scope}${digest(key)}`)

@@ -12,7 +12,7 @@ const markName = 'reprise-chunks'
 const emptyMarkMs = 200
 /** The owner of the chunks; exists only if they belong to one store. */
 const ownerName = 'reprise-owner'
-/** Two stores keep chunks here, or once did: neither knows the chunks that the other needs. */
+/** Two stores keep chunks here, or once did: neither store knows which chunks the other needs. */
 const sharedName = 'reprise-shared'
 
 /** The mark by which a store recognises its chunks; null if there is none. */
@@ -26,7 +26,7 @@ export async function readMark(directory: string): Promise<string | null> {
   }
 }
 
-/** Writes the mark once, with its content; an existing mark wins. */
+/** Writes the mark once, with its content; an existing mark is kept. */
 export async function writeMark(directory: string, mark: string): Promise<string> {
   const target = join(directory, markName)
   const draft = `${target}-${randomUUID()}`

@@ -31,7 +31,7 @@ export class VirtualClock {
     return next === Number.POSITIVE_INFINITY ? null : next
   }
 
-  /** Moves to that time and fires the due timers, once. */
+  /** Advances to that time and fires the due timers once. */
   leap(to: number): void {
     this.#now = Math.max(this.#now, to)
     const due = [...this.#timers].filter(({ at }) => at <= this.#now).sort((a, b) => a.at - b.at || a.order - b.order)

@@ -17,7 +17,7 @@ import { committedOf, encode, type PartitionResponse } from './record-batches.ts
 
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
-/** A fetch that has had no answer for this long, beyond the time it may wait for records, is reported. */
+/** A fetch is reported if it has had no answer for this long after the time it may wait for records. */
 const silentAfterMs = 3000
 
 /** Transient errors: a leader or coordinator moves, a topic is new, or markers of the last transaction are being written. */
@@ -257,7 +257,7 @@ class KafkatsPort implements KafkaPort {
         return 'ended'
       })
     const outcome = await endOnce()
-    // The first answer means that the commit is decided, the second that its markers are written: readers see it then.
+    // The first answer means that the commit is decided, the second that its markers are written: only then do readers see it.
     return outcome === 'ended' && how === 'commit' ? await endOnce() : outcome
   }
 
@@ -274,7 +274,7 @@ class KafkatsPort implements KafkaPort {
     })
   }
 
-  /** Since when a broker that is read from has not answered; null: all of them do. */
+  /** The time since which a broker that is read from has not answered; null: all answer. */
   get silentSince(): number | null {
     const late = [...this.#answersDue].flatMap(({ at }) => (Date.now() - at > silentAfterMs ? at : []))
     const since = Math.min(...this.#silentSince.values(), ...late)

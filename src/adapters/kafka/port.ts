@@ -88,7 +88,7 @@ export interface KafkaPort {
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
   /** For tools that monitor the lag of a group; nothing here reads them. */
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
-  /** Since when (milliseconds since 1970) a broker that is read from has not answered; null: all of them do. */
+  /** The time (milliseconds since 1970) since which a broker has not answered; null: all answer. */
   readonly silentSince?: number | null
   /** By partition: the offsets that a group has committed. Partitions without one are absent. */
   committedOffsets(group: string, topic: string, partitions: readonly number[]): Promise<ReadonlyMap<number, number>>

@@ -227,7 +227,7 @@ function* touches({ type, seq, data }: Entry): Generator<readonly [part: keyof T
     for (const place of leaves) yield ['leaves', placeKey(place)]
     return
   }
-  // New values and leaves are added at the end, wherever that is.
+  // New values and leaves are added at the current end.
   yield ['values', valueId(seq, 0)]
   yield ['leaves', placeKey(placeOf(seq, 0))]
   if (type === 'checkpoint') {

@@ -75,7 +75,7 @@ export class Lists {
     const { keep, encoded } = this.#compare(before.items, live, next)
     if (base && keep === before.items.length && keep === next.length) return { same: baseId!, list: before, refs: [] }
     const depth = (base?.depth ?? 0) + 1
-    // A list that repeatedly shrinks and grows would depend on ever more others: it is then stored from scratch.
+    // A list that repeatedly shrinks and grows would depend on more and more other lists: it is then stored anew.
     const from = depth > 2 * next.length + 64 ? 0 : keep
     const added = next.slice(from).map((item, i) => encoded.get(from + i) ?? this.#portable.encode(item))
     const items = added.map(({ bytes }) => bytes)

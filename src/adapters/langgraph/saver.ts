@@ -1,5 +1,5 @@
-// RepriseSaver: a checkpoint saver for LangGraph.js. Each thread is one timeline; a put writes only the changed channels, of
-// a list that grew only the added items, and of a text that is already stored nothing. It works on every store, also
+// RepriseSaver: a checkpoint saver for LangGraph.js. Each thread is one timeline; a put writes only the changed channels: only
+// the added items of a list that grew, and nothing for a text that is already stored. It works on every store, also
 // with several processes on one thread.
 
 import {

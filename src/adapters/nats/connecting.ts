@@ -81,7 +81,7 @@ const awayNames = new Set([
 /** JetStream is running, but not ready yet. */
 const unavailable = 10_008
 
-/** No server is reached, or none answers. Refusals of the server and invalid requests are not transient. */
+/** No server can be reached, or none answers. Refusals of the server and invalid requests are not transient. */
 export function isAway(error: unknown): boolean {
   if (error instanceof RepriseError || !(error instanceof Error)) return false
   if (error instanceof JetStreamApiError) return error.code === unavailable

@@ -212,7 +212,7 @@ class NatsConsumer implements QueueConnection<NatsRecord> {
     }
   }
 
-  /** An answer of the server proves that it has handled the requests before, which have none. */
+  /** A reply of the server proves that it has handled the earlier requests, which get no reply. */
   async #flushed(): Promise<void> {
     await this.#access.manager.consumers.info(this.#options.stream, this.#options.consumer)
   }

@@ -191,7 +191,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     if (place.last === before && !this.#isOver) await consumer.info()
   }
 
-  /** Hands on the messages of one turn together; the next request follows when all of them were taken. */
+  /** Passes on the messages of one turn together; the next request follows once all were accepted. */
   async #handOn(
     fetched: ConsumerMessages,
     place: { readonly partition: string; last: number },

@@ -1,5 +1,5 @@
 // Changes of PostgreSQL tables as a source, by logical decoding. It starts with the existing rows, as of the moment at which
-// the slot begins, so that no change is missing or repeated. A position is the end of a transaction; a transaction is handed
+// the slot begins, so that no change is missing or repeated. A position is the end of a transaction; a transaction is passed
 // on as a whole, and so are the initial rows. The server may discard earlier changes once their checkpoint is published.
 
 import type { Client } from 'pg'

@@ -36,7 +36,7 @@ export class ReplicationStream {
   readonly #ready: ReadyQueue<PostgresChange>
   readonly #decoder: PgoutputDecoder
   #acknowledged = 0n
-  /** The newest position that was handed on. */
+  /** The newest position that was passed on. */
   #position = 0n
   #isInTransaction = false
   #time = 0

@@ -1,6 +1,6 @@
 // Tasks for outside workers, in the store: each task is a small timeline while its step or item waits, and its result is
-// another, kept for a day. Every process of the store may offer, hand out, extend and settle tasks, so no task depends on the
-// server that handed it out. A claim takes the timeline under a new epoch, which is part of the id that the worker gets, and
+// another, kept for a day. Every process of the store may offer, assign, extend and settle tasks, so no task depends on the
+// server that assigned it. A claim takes the timeline under a new epoch, which is part of the id that the worker gets, and
 // releases it at once with a wakeup at the end of the worker's time: without a sign of life the task is then due again.
 
 import { createHash, randomBytes } from 'node:crypto'
@@ -225,7 +225,7 @@ export class Board {
     if (this.#isHeld || this.#waiting.has(id)) return
     const head = await this.#host.head(id)
     if (head?.status === 'claimed' && offer.keepsClaimed) return
-    // Another process has the run or job now, and continues its tasks.
+    // Another process now owns the run or job, and continues its tasks.
     if (!head || head.attributes.by !== this.#by || this.#isHeld || this.#waiting.has(id)) return
     await this.#host.commit({ guard: guardOf(head), forget: true })
   }
@@ -249,7 +249,7 @@ export class Board {
     return lentTasks
   }
 
-  /** Hands a claimed task out; null if its result is known, or too many workers disappeared with it. */
+  /** Assigns a claimed task; null if its result is known, or too many workers died with it. */
   async #lend(head: Head, ttlMs: number): Promise<Task | null> {
     const lost = count(head.attributes.lost) + (head.status === 'claimed' ? 1 : 0)
     const { state } = await this.#host.recover(head, fold)
@@ -402,7 +402,7 @@ function digestOf(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 40)
 }
 
-/** The epoch is the fencing token of the worker that has the task. */
+/** The epoch is the fencing token of the worker that holds the task. */
 function tokenOf(digest: string, epoch: number): string {
   return `${digest}.${epoch}`
 }

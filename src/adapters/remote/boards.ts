@@ -1,4 +1,4 @@
-// The boards that servers of this process hand out. A call without an engine, as from a user's own context, is
+// The boards that servers of this process serve. A call without an engine, as from a user's own context, is
 // offered on the first of them, as soon as there is one.
 
 import type { Board, Offer } from './board.ts'

@@ -41,7 +41,7 @@ function checkHandler(where: string, options: ServerlessOptions, known: Readonly
   checkDurations(where, options)
 }
 
-/** Kept for the answer, and for the time between the platform's measure and ours. */
+/** Reserved for the answer, and for the difference between the platform's clock and ours. */
 const lambdaMarginMs = 500
 
 /**

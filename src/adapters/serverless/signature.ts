@@ -50,7 +50,7 @@ export async function verifyWake(
   if (seen && seen.size > seenMax) seen.delete(seen.values().next().value!)
 }
 
-/** Compares all of both, so that the time does not depend on where they differ. */
+/** Compares both completely, so that the time does not depend on where they differ. */
 export function isEqual(a: string, b: string): boolean {
   let difference = a.length ^ b.length
   for (let i = 0; i < Math.min(a.length, b.length); i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i)

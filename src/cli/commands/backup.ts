@@ -1,4 +1,4 @@
-// The whole store as one file, and back. After an interruption, the same command resumes.
+// Backs up the whole store to one file, and restores it. After an interruption, the same command resumes.
 
 import { existsSync, statSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'

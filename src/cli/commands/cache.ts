@@ -265,7 +265,7 @@ async function opened(
   return await engine.open(definition)
 }
 
-/** In order. The token is for the server among them. */
+/** In order. The token is for the server in the list. */
 function remotesOf(options: Invocation['options']): RemoteCache[] {
   const given = list(options, 'remote')
   const urls = given.length > 0 ? given : (process.env.REPRISE_CACHE_URL ?? '').split(',').map((url) => url.trim())

@@ -54,7 +54,7 @@ const dev: Command = async ({ args, options, output, isVerbose }) => {
     }
     running.push(next)
     next.child.send('go')
-    // A port that is taken, or a store that cannot be opened: no edit of the code helps.
+    // A port in use, or a store that cannot be opened: editing the code does not help.
     if (!(await next.serves)) end(await next.closed)
     else
       void next.closed.then(

@@ -25,7 +25,7 @@ interface Note {
 }
 
 /**
- * The note is rewritten after this many bytes: at most as many are received twice. A note that is ahead of the disk does not
+ * The note is rewritten after this many bytes: at most this many are received twice. A note that is ahead of the disk does not
  * match.
  */
 const noteBytes = 1024 * 1024
@@ -189,7 +189,7 @@ class Getting {
     const handle = await open(this.#part, 'a')
     try {
       for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
-        // Aborted meanwhile: another attempt may be writing here by now.
+        // Aborted meanwhile: another attempt may already be writing here.
         signal.throwIfAborted()
         await handle.writeFile(piece)
         this.#hash.update(piece)

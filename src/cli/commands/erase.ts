@@ -31,7 +31,7 @@ const command: Command = async (invocation) => {
   }
   const done = await engine.erase(args[0]!, means)
   if (done.timelines.length === 0) {
-    // An interrupted erasure may already have deleted it: its bytes are out of the files now. A typo looks the same.
+    // An interrupted erasure may already have deleted it: its bytes have now been removed from the files. A typo looks the same.
     const what = `there is no timeline ${args[0]}: nothing was erased, apart from remains of earlier erasures`
     throw new RepriseError('NOT_FOUND', what, { timeline: args[0] })
   }

@@ -137,7 +137,7 @@ async function lastStart(engine: Reprise, name: string): Promise<ExecEntries['st
   return found?.type === 'started' ? (found.data as ExecEntries['started']) : null
 }
 
-/** A name derived from words may belong to another program elsewhere: its files would be restored into this folder. */
+/** A name derived from the command may belong to another program elsewhere: its files would be restored into this folder. */
 async function refuseElsewhere(engine: Reprise, name: string): Promise<void> {
   const started = await lastStart(engine, name)
   if (!started) return

@@ -39,7 +39,7 @@ const command: Command = async (invocation) => {
   return report.refusal === null ? exit.ok : exit.conflict
 }
 
-/** A loss that has happened: there is nothing to plan, only to be named no longer. */
+/** A loss that has happened: there is nothing to plan: it is only no longer reported. */
 async function accept({ engine, options, output }: Invocation, loss: LossRecord): Promise<number> {
   const by = text(options, 'by')
   const reason = text(options, 'reason')

@@ -53,7 +53,7 @@ export async function runPipeline(
       output.line(`${definition.name}: ${status}, ${count(records, 'record')} in all`)
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
-    // Stopped by any caller: exit code 0 would mean to a script that all input was read.
+    // Stopped by someone: exit code 0 would signal that all input was read.
     if (status !== 'completed') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
   } finally {

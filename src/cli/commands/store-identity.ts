@@ -38,7 +38,9 @@ function inWords(id: string): string {
   return id === '' ? 'in plain text' : `under ${id}, which the key ring lacks`
 }
 
-/** After the database was restored to an earlier state, so that external readers do not take its history for theirs. */
+/**
+ * After the database was restored to an earlier state, so that external readers do not mistake its history for the one they read.
+ */
 export const incarnate: Command = async ({ options, output }) => {
   const url = urlOf({ url: text(options, 'url') })
   // The engine refuses an older copy of a file, so this command opens the store itself, and creates none.

@@ -27,7 +27,7 @@ export default work
 interface WorkOn {
   /** Works on the workable definitions of this file. Default: all definitions, or an error. */
   readonly file?: string | null
-  /** For the pipelines among the definitions. */
+  /** Only for pipelines. */
   readonly options: PipelineWorkOptions
 }
 

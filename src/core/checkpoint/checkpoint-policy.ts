@@ -1,16 +1,16 @@
 // Decides when to checkpoint. A policy is any mix of triggers (by count, by time, by event, by a recovery-time budget, by a
-// failure rate); the first that fires wins. Costs are measured (costs.ts); `because` explains the chosen interval.
+// failure rate); the first trigger that fires decides. Costs are measured (costs.ts); `because` explains the chosen interval.
 //
 // Budget: open + restore + replay ≤ a share of recoverWithin, minus the entries that arrive while a checkpoint is
 // being written: until it is published, recovery still starts from the previous one. A calm process aims at less than the
-// budget, a busy one stretches the interval as far as the budget allows.
+// budget, a busy one lengthens the interval as far as the budget allows.
 // Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
 
 import { type Duration, formatMs, positiveMs, toMs } from '../duration.ts'
 import { checkCount, checkOptions, checkValues, namesOf, texts } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
-/** With several triggers, the first that fires wins. An empty policy never checkpoints automatically. */
+/** With several triggers, the first that fires decides. An empty policy never checkpoints automatically. */
 export interface CheckpointPolicy {
   /** After this many entries. */
   readonly every?: number

@@ -1,8 +1,8 @@
 // Content-defined chunking: the bytes around a cut decide its place, not their offset, so a change moves only the cuts
 // near it, and the chunks of unchanged content keep their digests.
 // The method is a gear rolling hash with normalised cut masks: a cut is unlikely before the average size and likely after
-// it, so that sizes cluster around the average. The table and the masks are part of the format: with others, stored chunks
-// would stay readable, but new chunks would share none of them.
+// it, so that sizes cluster around the average. The table and the masks are part of the format: with different ones, stored
+// chunks would stay readable, but new chunks would not match them.
 
 import { assert } from '../assert.ts'
 

@@ -171,7 +171,7 @@ export function writeEntry(bytes: Uint8Array, start: number, time: number, draft
  * history, the epoch and the content. So a store can derive the id from the run and need not store it.
  */
 export function appendOperation(digest: Digest): OperationId {
-  // Unrolled: every append runs this, and concatenating pieces takes six times as long.
+  // Unrolled: every append executes this, and concatenation takes six times as long.
   return String.fromCharCode(
     hexDigit(digest[0]! >> 4),
     hexDigit(digest[0]! & 15),

@@ -147,7 +147,7 @@ function linkFrom(type: string, version: number, upcasters: Upcasters): Link {
   return version === current ? 'current' : version > current ? 'INCOMPATIBLE_VERSION' : 'UPCAST_MISSING'
 }
 
-/** Versions only grow within a type, so a cycle must pass the same (type, version) twice. */
+/** Versions only grow within a type, so a cycle must visit the same (type, version) twice. */
 function isEndless(start: { readonly type: string; readonly version: number }, upcasters: Upcasters): boolean {
   const seen = new Set<string>()
   let { type, version } = start

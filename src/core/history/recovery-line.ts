@@ -27,7 +27,7 @@ export interface CascadeStep {
   readonly process: string
   readonly from: number
   readonly to: number
-  /** The received message that is no longer sent. Null: the process itself failed. */
+  /** The received message whose sending is undone. Null: the process itself failed. */
   readonly because: Exchange | null
 }
 

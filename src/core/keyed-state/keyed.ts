@@ -1,8 +1,8 @@
 // Keyed: an ordered map from text to values, for state that is too large to write as a whole at every checkpoint. Put
 // one in a state (as the state, or as a top-level property of it) and a checkpoint writes only the changes.
 // Promises: keys are ordered by UTF-16 code units, as `<` orders strings; `snapshot` and a capture cost one reference per
-// page, and work continues meanwhile. Requirement: treat values as immutable. A value that is changed in place is not
-// noticed; set a new one instead.
+// page, and work continues meanwhile. Requirement: treat values as immutable. A change of a value in place is not
+// detected; set a new one instead.
 
 import { shapeOf } from '../data-shape.ts'
 import { RepriseError } from '../errors.ts'

@@ -61,7 +61,7 @@ export class Breaker {
     return 0
   }
 
-  /** True: the breaker was open and closed now. Any success shows that the service is back, not only the probe's. */
+  /** True: the breaker was open and has just closed. Any success shows that the service is back, not only the probe's. */
   succeeded(): boolean {
     this.#inARow = 0
     this.#probe = null

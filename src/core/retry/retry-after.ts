@@ -23,7 +23,7 @@ export function isPermanent(error: unknown): boolean {
   return false
 }
 
-/** How many ms the other side wants the caller to wait; null if the error does not specify it. */
+/** How many ms the service asks the caller to wait; null if the error does not specify it. */
 export function retryAfterOf(error: unknown, now: number): number | null {
   for (const one of chain(error)) {
     const ms = asMs(one.retryAfter, now) ?? ourMs(one) ?? headerMs(one, now)

@@ -14,18 +14,18 @@ export interface LogPlace {
   readonly change: number
 }
 
-/** A moment of the store: everything that was durable when `look` was called. */
+/** A snapshot of the store: everything that was durable when `look` was called. */
 export interface Moment {
   readonly place: LogPlace
   readonly pageBytes: number
   readonly pageCount: number
-  /** The end of the feed. The moment may contain a little more, never less. */
+  /** The end of the feed. The snapshot may contain slightly more, never less. */
   readonly position: number
-  /** The time of `look`: everything in the moment was committed before. */
+  /** The time of `look`: everything in the snapshot was committed before. */
   readonly at: number
 }
 
-/** Changed pages. Only after a batch that `isWhole` do they form a state that the store was in. */
+/** Changed pages. Only after a batch that `isWhole` do they form an actual state of the store. */
 export interface PageBatch {
   readonly place: LogPlace
   readonly pageCount: number
@@ -41,12 +41,12 @@ export interface PageSource {
   /** The current durable state. From this point, the log keeps all of it until `advance` or `release`. */
   look(): Moment
   /**
-   * The changes from `since` up to the moment, in order. Null: it cannot be proven that the log still has all of them, and
+   * The changes from `since` up to the snapshot, in order. Null: it cannot be proven that the log still has all of them, and
    * the whole state must be read. Throws STORE_BUSY if that becomes clear during the read.
    */
   changes(since: LogPlace, until: Moment, pagesMax: number): Generator<PageBatch> | null
   /**
-   * The whole state at one moment, in parts of `pagesPerPart` pages. `end` throws STORE_BUSY if the moment could not be held
+   * The whole state at one moment, in parts of `pagesPerPart` pages. `end` throws STORE_BUSY if the snapshot could not be held
    * meanwhile: then all parts are invalid.
    */
   whole(pagesPerPart: number): { readonly moment: Moment; parts(): Generator<Uint8Array>; end(): void }

@@ -42,7 +42,7 @@ export interface Guard {
 export interface Take {
   readonly worker: WorkerId
   /**
-   * Allowed previous owners: none (the timeline is free), also a dead worker (one that never beat is dead), or anyone; else
+   * Allowed previous owners: none (the timeline is free), also a dead worker (one that never beat is dead), or any owner; else
    * OWNED. A timeline that the taker owns is treated as free. A retired worker takes nothing: WORKER_RETIRED, checked first.
    */
   readonly from: 'free' | 'dead' | 'anyone'

@@ -63,7 +63,7 @@ export interface Clock {
   soon(call: () => void): void
   /** Calls once the ready promises have run, before any event from outside. */
   next(call: () => void): void
-  /** Milliseconds that this process was active, without idle time; they only grow. Absent in virtual time. */
+  /** Milliseconds that this process was active, without idle time; the value only grows. Absent in virtual time. */
   activeMs?(): number
   /** Keeps the program from ending until the returned function is called. Absent in virtual time. */
   stayAlive?(): () => void
@@ -258,10 +258,10 @@ export interface Store {
   listen(wake: (mayBeDue?: boolean, mayHaveRequests?: boolean) => void): () => void
 
   /**
-   * The sweep mark: a collector may sweep chunks last touched before it at any time. It is 0 at first and never falls.
+   * The sweep mark: a collector may sweep chunks last touched before it at any time. It starts at 0 and never decreases.
    *
-   * With `raiseTo` it becomes at least that, durable when it resolves. A publication then either is in every catalog read
-   * afterwards, or is checked against the mark.
+   * With `raiseTo` it becomes at least that, durable when it resolves. A publication is then either in every catalog read
+   * afterwards, or checked against the mark.
    */
   sweepMark(raiseTo?: number): Promise<number>
 

@@ -11,7 +11,7 @@ import type { FeedPosition, Head } from './records.ts'
 const ownScope = '$shards/'
 
 export const mapTimeline = `${ownScope}map` as TimelineId
-/** The engine's settings for the whole store, and the copy of them on the other shards. */
+/** The engine's settings for the whole store, and their copies on the other shards. */
 export const storeTimeline = 'reprise/store' as TimelineId
 export const settingsTimeline = `${ownScope}store` as TimelineId
 export const holdsTimeline = `${ownScope}holds` as TimelineId
@@ -68,7 +68,7 @@ export const hidesKey = `${ownAttributes}hides`
 export const behindKey = `${ownAttributes}behind`
 export const seqKey = `${ownAttributes}seq`
 export const digestKey = `${ownAttributes}digest`
-/** The owner is moving the timeline: it must not be forked now. */
+/** The owner is moving the timeline: it must not be forked meanwhile. */
 export const movingKey = `${ownAttributes}moving`
 
 /** A shard's knowledge of its set. */
@@ -77,7 +77,9 @@ export interface Membership {
   readonly index: number
   readonly count: number
   readonly version: number
-  /** The initial number of shards. They permanently decide where an id is looked up; later shards get theirs by signposts. */
+  /**
+   * The initial number of shards. They permanently decide where an id is looked up; later shards receive timelines by signposts.
+   */
   readonly first: number
   /** Every shard of the set has had its number: a database without one is not new, but replaces another. */
   readonly isWhole: boolean

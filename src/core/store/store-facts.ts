@@ -85,7 +85,7 @@ export interface LossRecord {
   /** For `rp.acceptLoss`. */
   readonly id: string
   readonly at: number
-  /** Where the damaged files are; null: nothing is kept of them. */
+  /** Where the damaged files are; null: they were not kept. */
   readonly kept: string | null
   readonly lost: readonly StoreLoss[]
 }

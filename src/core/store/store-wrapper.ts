@@ -112,7 +112,7 @@ const blobMethodNames = Object.keys(blobMethods)
 export function forwardStore(store: Store, own: Partial<Store>): Store {
   const { blobs, upkeep, shards, requests } = store
   const wrapper = { blobs, upkeep, shards, requests }
-  // Read at each use: a store that is not open yet, or a set of shards that grows, has other values later.
+  // Read at each use: a store that is not open yet, or a set of shards that grows, has different values later.
   for (const name of ['lanes', 'countsCheckpoints'] as const) {
     if (!(name in own)) Object.defineProperty(wrapper, name, { get: () => store[name], enumerable: true })
   }

@@ -47,8 +47,8 @@ export interface Upkeep {
 
   /**
    * Restores damaged or lost records of the catalog: each replaces the one with its id, or is added. A store that counts
-   * records counts them again: `missing` is the number of earlier records that are neither there nor in `lines`. No epoch is
-   * required, since nothing new is published.
+   * records counts them again: `missing` is the number of earlier records that are neither in the catalog nor in `lines`. No
+   * epoch is required, since nothing new is published.
    */
   mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }>
 

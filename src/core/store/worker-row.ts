@@ -23,7 +23,7 @@ export interface WorkerRow extends WorkerRecord {
   readonly isAlive: boolean
   readonly isRetired: boolean
   /**
-   * The worker had a session with the store and has none now, regardless of its lease: it died, or is reconnecting. False if
+   * The worker had a session with the store and has lost it, regardless of its lease: it died, or is reconnecting. False if
    * the store has no such information, and for a worker whose session it never saw.
    */
   readonly isGone: boolean

@@ -277,7 +277,7 @@ export class Reprise extends StoreTools {
 
   /**
    * Restores a timeline that was moved out and has not arrived: whose file was not imported anywhere, or whose move to a store
-   * was interrupted. One that has arrived is refused (CONFLICT): move it from there.
+   * was interrupted. A timeline that has arrived is refused (CONFLICT): move it from there.
    */
   async moveBack(timeline: string, options: MoveBackOptions = {}): Promise<void> {
     this.#host.check()

@@ -391,7 +391,7 @@ function listOf<E extends { readonly type: string }>(
   )
 }
 
-/** Undefined without options: then an append is as cheap as it can be. */
+/** Undefined without options, which makes an append as cheap as possible. */
 function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefined {
   if (!signal && expect === undefined) return undefined
   return { ...(signal && { signal }), ...(expect !== undefined && { expect }) }

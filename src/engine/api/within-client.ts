@@ -1,5 +1,5 @@
 // The clients with which applications hold a transaction, recognised by their shape: nothing is imported, so none of them is a
-// dependency. Each becomes one method. A client that is not known here is passed as that: an object with `dialect` and `query`.
+// dependency. Each becomes one method. An unknown client is passed in that form: an object with `dialect` and `query`.
 
 import { RepriseError } from '../../core/errors.ts'
 import { runtime } from '../../lib/runtime/index.ts'

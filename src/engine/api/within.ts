@@ -252,7 +252,7 @@ export class Enlisted<Handle> {
     }
   }
 
-  /** Without a row the start was carried out, or never committed: then another run may have the id. */
+  /** Without a row the start was carried out, or never committed: in the latter case, another run may have the id. */
   async #ofEarlierCommit(): Promise<Handle> {
     if (!(await this.#host.head(this.timeline))) throw notCommitted(this.timeline)
     try {

@@ -32,7 +32,7 @@ export interface WorkReport {
 const known = namesOf<WorkUntilOptions>()('budget idle')
 const idleMsDefault = 1000
 const pollMs = 20
-/** The part of the budget that is kept for the end, and its bounds. Half of it is for calls in flight. */
+/** The part of the budget that is reserved for the end, and its bounds. Half of it is for calls in flight. */
 const reservedPart = 0.1
 const reservedMs = { min: 100, max: 5000 }
 
@@ -73,7 +73,7 @@ export async function workUntil(
   }
 }
 
-/** The error that kept this call from its work. An outage is none, if work could be claimed before it. */
+/** The error that kept this call from its work. An outage is not reported if work could be claimed before it. */
 function failureOf({ claimFailure, dispatcher }: Host): unknown {
   return dispatcher.hasSucceeded && !isFinal(claimFailure) ? null : claimFailure
 }
@@ -133,7 +133,7 @@ function inHandOf(root: Host, session: Host, isIdle: boolean): Leaving[] {
   })
 }
 
-/** Not before now: mail is due at the time 0. */
+/** Never before now: mail is due at time 0. */
 async function nextDue(root: Host, session: Host, except: readonly TimelineId[]): Promise<number | null> {
   const queues = [...new Set([...root.dispatcher.queues, ...session.dispatcher.queues])]
   const found = await Promise.all([root.kernel.store.nextDue({ queues, except }), session.requests.nextDue()])

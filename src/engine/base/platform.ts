@@ -69,7 +69,7 @@ export interface ProcessIdentity {
 
 export function identifyProcess(): ProcessIdentity {
   const { host, pid } = runtime.identity
-  // Without processes, none is ever known to be gone: only its lease ends its ownership.
+  // Without process information, no owner is ever known to be dead: only its lease ends its ownership.
   if (pid === null) return { host, process: '' }
   const boot = readOr('/proc/sys/kernel/random/boot_id', '')
   return { host: boot ? `${host}#${boot}` : host, process: identifyPid(pid) }

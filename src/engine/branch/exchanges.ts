@@ -61,7 +61,7 @@ export async function readExchanges(
       if (floor === undefined) continue
       sent.set(mailKey(one), one)
       const noted = received.get(`${one.to}\n${one.key ?? one.id}`)
-      // Neither unread nor recorded: it was received in trimmed history.
+      // A message that is neither unread nor recorded was received in trimmed history.
       const gone = floor > 0 && !isUnread.has(mailKey(one)) ? floor : null
       exchanges.push({ id: one.id, from: head.timeline, sentSeq: one.seq, to: one.to, receivedSeq: noted ?? gone })
     }

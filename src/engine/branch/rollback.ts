@@ -64,7 +64,7 @@ export async function rollback(
 
 /**
  * While other processes keep writing: the branch is made in one commit that takes the timeline from its owner, regardless of
- * what the owner has written meanwhile. A process that took it at the same moment is overruled with a fresh head.
+ * what the owner has written meanwhile. If another process took it at the same time, the rollback retries with a fresh head.
  */
 async function overrule(
   kernel: Kernel,
@@ -119,7 +119,7 @@ async function branchOff(
   const known = last || (await archivesOf(kernel, seen.timeline)).length
   // Read right before the commit: the less time passes, the less can change.
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
-  // Carried outcomes follow from everything that was written, so the timeline must not have grown.
+  // Carried outcomes depend on everything that was written, so the timeline must not have grown.
   if (effects.carry.length > 0 && head.seq !== seen.seq) {
     throw new RepriseError('CONFLICT', `${head.timeline} was written to meanwhile`, { timeline: head.timeline })
   }
@@ -183,7 +183,7 @@ async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string)
   return { ...plan, compensate: [...plan.compensate, ...claimed], inherited }
 }
 
-/** The effects that can be undone. ALREADY_UNDONE: one of them is undone; then none may be undone. Changes nothing. */
+/** The effects that can be undone. ALREADY_UNDONE: if one of them is undone, none may be undone. Changes nothing. */
 export async function checkInherited(
   kernel: Kernel,
   effects: readonly InheritedEffect[],

@@ -11,7 +11,7 @@ import { digestAt, type Point } from '../history/history.ts'
 import { forksOf } from '../storage/heads.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
 
-/** A cursor that has not read everything in a timeline. */
+/** A cursor that has not read all of a timeline. */
 export interface CursorHold {
   readonly name: string
   /** It has read this timeline up to and including this sequence. */

@@ -3,7 +3,7 @@
 // once more: its epoch counts, and an attribute names the last ones. A reader remembers its position in this log; a missing
 // timeline that was not named since was lost with the newer copy, and if the log itself went back, everything was lost.
 //
-// The attribute holds names of a fixed length, the newest last, so it does not grow: a short digest of the id, and the start of
+// The attribute holds names of a fixed length, newest last, so it does not grow: a short digest of the id, and the start of
 // the operation, which distinguishes two copies. An erased timeline leaves no digest of its id.
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'

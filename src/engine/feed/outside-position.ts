@@ -82,7 +82,7 @@ export class OutsidePositions {
 
   /**
    * Throws POSITION_GONE if the position is from another history (a store restored since), or another scope;
-   * INVALID_ARGUMENT if it is none.
+   * INVALID_ARGUMENT if it is not a position.
    */
   open(token: string): Place {
     if (token === feedStart) return { at: feedStart, seen: null }

@@ -1,6 +1,6 @@
 // A sink that writes only parts that it owns: it takes its part when the part is free and its share allows it, loses it when
 // another process takes it over, and releases it when it has too many. A position is written with the items it covers. Without
-// items it is written only now and then, because each write is itself an entry in the feed.
+// items it is written only occasionally, because each write is itself an entry in the feed.
 
 import { assert } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'

@@ -136,7 +136,8 @@ export class Subscription<Item extends Occurred = Occurred> {
 
   /**
    * Resolves when everything now in the feed was applied, here or by the owning process; rejects if the subscription is stopped
-   * here, with ABORTED when the signal aborts, and with TIMEOUT when the time is over. It keeps the program running meanwhile.
+   * here, with ABORTED when the signal aborts, and with TIMEOUT when the time has elapsed. It keeps the program running
+   * meanwhile.
    */
   async catchUp(options: CatchUpOptions = {}): Promise<void> {
     if (this.#isStopped) throw this.#closed()

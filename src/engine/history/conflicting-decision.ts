@@ -40,7 +40,7 @@ export async function* entriesBelow(kernel: Kernel, head: Head): AsyncGenerator<
 }
 
 /**
- * Throws CONFLICT if the timeline ends elsewhere than the person has seen: restored, created again, rolled back or decided by
+ * Throws CONFLICT if the history no longer ends where the person saw it end: restored, created again, rolled back or decided by
  * another person, it may wait for something else.
  */
 export function checkAbout(

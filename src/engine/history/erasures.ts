@@ -120,7 +120,7 @@ export function erasureOf(head: Partial<Pick<Head, 'attributes'>> | null): strin
   return typeof mark === 'string' ? mark : null
 }
 
-/** True if both heads are on one branch with the same erasures: a state of one is a state of the other. */
+/** True if both heads are on one branch with the same erasures: a state at one head is also valid for the other. */
 export function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {
   return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
 }

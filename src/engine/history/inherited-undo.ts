@@ -12,7 +12,7 @@ import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /**
- * Records that `by` undoes this effect, unless that is recorded already. Throws ALREADY_UNDONE if the original or
+ * Records that `by` undoes this effect, unless it is already recorded. Throws ALREADY_UNDONE if the original or
  * another fork has undone it, or is about to.
  */
 export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: string): Promise<void> {
@@ -26,8 +26,8 @@ export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: str
 }
 
 /**
- * The head of the original. INHERITED: it is in another store, and only undone there. The timeline of its id that is here may
- * be another one.
+ * The head of the original. INHERITED: it is in another store, and only undone there. The timeline with its id in this store
+ * may be a different one.
  */
 export async function originalOf(
   kernel: Kernel,

@@ -79,7 +79,7 @@ export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
 
 const pageOfArchives = 32
 
-/** Not by scope: the possibly many timelines below this id are not archives of it. */
+/** Not by scope: timelines below this id may be many, and are not archives of it. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   const unlessOurs = (timeline: string, error: RepriseError) => {

@@ -50,7 +50,7 @@ export interface RecoverOptions {
   readonly evenInvalid?: boolean
   /** For a paged fold: read pages on demand; a damaged page is found then. */
   readonly isPaged?: boolean
-  /** Refuse a state that is invalid at the end, because it will be worked on. Tools accept any state. */
+  /** Refuse a state that is invalid at the end, because the caller will write to it. Tools accept any state. */
   readonly mustBeValid?: boolean
 }
 

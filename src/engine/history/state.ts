@@ -38,7 +38,9 @@ export interface Follower {
   discard(): void
   /** A fold that was refused or discarded may have changed the state in place: nothing may be prepared before it is rebuilt. */
   readonly isTorn: boolean
-  /** Entries are folded but not durable, and the fold may have changed the visible state: no moment for a capture. */
+  /**
+   * Entries are folded but not durable, and the fold may have changed the visible state: this is not a point at which to capture.
+   */
   readonly isAhead: boolean
   /** True even if the key's entry was erased. */
   hasKey(key: string, hash: Hash): boolean

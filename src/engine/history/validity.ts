@@ -18,7 +18,7 @@ export function invalidityOf<State>(kernel: Kernel, fold: Fold<State>, state: St
   return valid ? callPure(kernel.guardsFolds(), `valid of ${timeline}`, () => whyInvalid(valid, state)) : null
 }
 
-/** `what` was not done, or the state cannot be used for it. */
+/** `what` was not executed, or the state cannot be used for it. */
 export function invalidState({ timeline, seq }: Place, reason: string, what: string): RepriseError {
   return new RepriseError('INVALID_STATE', `${timeline}@${seq}: ${what}: ${reason}`, { timeline, seq, reason })
 }

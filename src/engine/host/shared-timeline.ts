@@ -105,7 +105,7 @@ export class SharedTimeline<State> {
     }
   }
 
-  /** Like write, with no concurrent write of this process. */
+  /** Like write, without a concurrent write of this process. */
   async writeAlone<T>(make: (state: State) => Intended<T>): Promise<T> {
     return await this.#alone.run(async () => {
       await this.#written.until(() => this.#writesUnderWay === 0)
@@ -151,7 +151,7 @@ export class SharedTimeline<State> {
   async close(): Promise<void> {
     const open = this.#open ?? (await this.#opening?.catch(() => null))
     this.#drop()
-    // Another process may have it by now: then there is nothing to release.
+    // Another process may own it by now: then there is nothing to release.
     await open?.close().catch(ignoring(...overtaken))
   }
 

@@ -66,7 +66,7 @@ export function checkOpenOptions(options: OpenOptions): void {
 export const turnWaitMs = 30_000
 
 /**
- * Something with an identity that is opened: a timeline, an aggregate, a table, a session. `Id`: required (string),
+ * A definition with an identity that is opened: a timeline, an aggregate, a table, a session. `Id`: required (string),
  * absent (undefined), or optional.
  */
 export interface Entity<Handle, Id extends string | undefined = string | undefined> {
@@ -76,7 +76,7 @@ export interface Entity<Handle, Id extends string | undefined = string | undefin
   [opens](host: LayerHost, id: Id, options: OpenOptions): Promise<Handle>
 }
 
-/** Something that is started and ends: a workflow, a job. */
+/** A definition that is started and ends: a workflow, a job. */
 export interface Process<Input, Handle, Options = unknown> extends TakesInput {
   [runs](host: LayerHost, input: Input, options: Options): Promise<Handle>
 }

@@ -1,5 +1,5 @@
 // How people read a model: one entry as part of a journal row, and the status of a timeline as one line. Tools show
-// these and know no entry type of any layer.
+// these rows and need not know the entry types of layers.
 
 import {
   type EffectDone,
@@ -14,7 +14,7 @@ import { type Consumer, type RolledBack, rolledBackType } from './rollback-repor
 
 /**
  * The kind of row: `step` was executed, `wait` passed time, `message` came from outside, `undo` reverted a step, `note`
- * is worth a line, `start` and `end` frame the whole.
+ * deserves a row, `start` and `end` frame the whole.
  */
 export type RowSort = 'start' | 'step' | 'wait' | 'child' | 'message' | 'undo' | 'note' | 'end'
 

@@ -109,7 +109,7 @@ export interface Model {
   readonly entries?: ErasableEntries
   /** The run executes its own rollback: the verb only sends it a message. */
   readonly goesBackItself?: boolean
-  /** The defect of a message that a program sends to it. Null, or without this method: none known. */
+  /** The defect of a message that a program sends to it. Null, or without this method: no known defect. */
   mailFault?(kind: string, data: unknown): string | null
   /** Undoes an unfinished change (engine/storage/store-change.ts) that only this model knows, by the kind of the change. */
   readonly abandons?: Readonly<Record<string, (engine: Engine, of: string) => Promise<void>>>

@@ -16,7 +16,7 @@ const turnEntries = 32
 /** A turn with fewer entries, on a slow store, ends after this many times its minimum. */
 const turnsAtMost = 10
 /**
- * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,
+ * An owner that has not moved the head between two reads is idle. The first two reads are this many commit times apart,
  * because a slow commit is not idleness, within the two bounds below. The pause grows from read to read.
  */
 const pollCommits = 3

@@ -151,7 +151,7 @@ export class Dispatcher {
     return [...this.#inHand, ...this.#begun]
   }
 
-  /** Something may be due now. */
+  /** A timeline may be due now. */
   wake(): void {
     if (this.#isStopped || this.#isPaused) return
     if (this.#isClaiming) {

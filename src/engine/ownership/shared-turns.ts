@@ -7,7 +7,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** An owner that has not moved the head for this long rests. */
+/** An owner that has not moved the head for this long is idle. */
 const restMs = 6
 /** An owner that keeps writing has had its turn after this long. */
 const turnMs = 60

@@ -1,7 +1,7 @@
 // Expected wakeups: when a process must claim again after it released timelines. One claim serves all wakeups of the
-// same few milliseconds, however many there are.
+// same few milliseconds, no matter how many there are.
 
-/** A little late rather than a little early: a claim before its time finds nothing, and the next is far away. */
+/** Slightly late is better than slightly early: an early claim finds nothing, and the next one is far away. */
 const lateMs = 2
 const tickMs = 10
 const secondMs = 1000

@@ -30,7 +30,7 @@ interface StoredNote extends Omit<FailureNote, 'reason'> {
 export const failingAttribute = '$failing'
 const failureAttribute = '$failure'
 
-/** Removes the note with a commit that is made anyway. */
+/** Removes the note with a commit that happens anyway. */
 export const withoutFailure: Readonly<Record<string, null>> = { [failingAttribute]: null, [failureAttribute]: null }
 
 /** Not failures: another process has the timeline, or a caller ended the work. */
@@ -94,7 +94,7 @@ export class FailureNotes {
     await this.#inTurn(timeline, () => this.#write(timeline, failing))
   }
 
-  /** Records progress: removes a note of this or another process. Cheap while there is none. */
+  /** Records progress: removes a note of this or another process. Cheap while no note exists. */
   succeeded(timeline: string): void {
     if (this.#clean.has(timeline)) return
     if (this.#clean.size >= cleanMax) this.#clean.clear()

@@ -56,7 +56,7 @@ export interface Kernel {
   readonly planted: Planted
   /**
    * Whether folds and other pure user functions run in a zone of the guard, where the clock, randomness and the outside
-   * are refused. The first call installs the guard, so that tools without folds need none.
+   * are refused. The first call installs the guard, so that tools without folds run without it.
    */
   guardsFolds(): boolean
   /** A kernel that reads the store as of one moment. Close its store. Null: the store is several databases. */

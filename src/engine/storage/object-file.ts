@@ -78,7 +78,7 @@ export function unreadable(error: unknown, path: string): unknown {
   }
 }
 
-/** The code of an error about this file, or about a file that is named after it. Empty: it is about another one. */
+/** The code of an error about this file, or about a file that is named after it. Empty: the error is about another file. */
 function codeAt(error: unknown, path: string): string {
   const { path: at } = (error ?? {}) as NodeJS.ErrnoException
   return typeof at === 'string' && !resolve(at).startsWith(resolve(path)) ? '' : codeOf(error)

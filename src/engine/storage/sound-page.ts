@@ -119,7 +119,7 @@ export async function* soundHeads(
   }
 }
 
-/** One page of it. */
+/** One page of the list. */
 export async function soundPage(kernel: Kernel, query: TimelineQuery, onDamage: OnDamage): Promise<Head[]> {
   try {
     return await kernel.store.timelines(query)

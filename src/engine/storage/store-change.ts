@@ -110,7 +110,7 @@ export function unfinished(change: StoreChange): RepriseError {
   return new RepriseError('CHANGE_UNFINISHED', what, { id, kind, of, startedAt, done, total, isRunning })
 }
 
-/** For a repeated call that has other options than the call that began the change. */
+/** For a repeated call whose options differ from those of the call that began the change. */
 function otherOptions(change: StoreChange, options: ChangeOptions): RepriseError {
   const words = Object.entries(options).map(([name, value]) => (value === true ? name : `${name} ${value}`))
   const began = words.length === 0 ? 'without options' : `with ${words.join(', ')}`

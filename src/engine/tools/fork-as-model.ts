@@ -51,7 +51,7 @@ export async function forkAsModel(
     const act = actionOf(model, 'fork', head.timeline)
     return await act({ engine, head: parent }, { seq: place.seq, to: id, entries: edited.entries, edit, mark })
   } catch (error) {
-    // The same request was faster elsewhere.
+    // Another process executed the same request first.
     const other = isReprise(error, 'EXISTS') ? await before() : null
     if (other) return other
     throw error

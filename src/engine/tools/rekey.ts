@@ -29,9 +29,9 @@ export interface RekeyReport {
   readonly changed: Readonly<Record<Wrappable | 'rows', number>>
   /** Records that are not under it, by the id of their key; '' is plain text, '?' a record that cannot be opened. */
   readonly left: Readonly<Record<string, number>>
-  /** Live processes that still seal with another key ('' is none at all): restart them with this one, and rekey again. */
+  /** Live processes that still seal with another key ('' means no key at all): restart them with this one, and rekey again. */
   readonly users: readonly { readonly worker: string; readonly key: string }[]
-  /** Ids of keys that may leave the ring now. */
+  /** Ids of keys that can now be removed from the ring. */
   readonly retired: readonly string[]
 }
 

@@ -1,5 +1,5 @@
 // The tools of a store, the same for every model: list timelines, verify them, estimate recovery, and keep, copy or delete
-// them. They read timelines of any owner and take none over.
+// them. They read timelines of any owner and never take one over.
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'

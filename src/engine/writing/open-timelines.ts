@@ -170,7 +170,9 @@ export class OpenTimelines {
     }
   }
 
-  /** A claim writes only the epoch: this code's declaration is written now, if it differs from the stored one. */
+  /**
+   * A claim writes only the epoch: if this code's declaration differs from the stored one, it is written now from the stored one.
+   */
   async #adopt<State>(claimed: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     const head = isHeadLost(claimed) ? await madeAgain(this.#kernel, claimed) : claimed
     const attributes = policyToStore(this.#kernel, head.timeline, head, true)

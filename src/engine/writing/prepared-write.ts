@@ -5,7 +5,7 @@ import type { Entry } from '../model/entry.ts'
 import type { PreparedCommit } from '../storage/batches.ts'
 import { sizeOf } from '../storage/committer.ts'
 
-/** The owner of a write. `Taken`: the requests in it. */
+/** The owner of a write. `Taken`: the requests in the write. */
 interface WriteOwner<Taken> {
   settle(outcome: Outcome, write: PreparedWrite<Taken>): void
   fail(error: unknown, taken: Taken): void

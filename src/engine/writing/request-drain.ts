@@ -154,7 +154,7 @@ export class RequestDrain {
     return json(parsed(data))
   }
 
-  /** A group that has to wait is passed, and taken again at the next poll: it must not hold back the others. */
+  /** A group that must wait is skipped, and retried at the next poll: it must not hold back the others. */
   async #drain(): Promise<void> {
     const { store, worker } = this.#kernel
     const stuck = new Set<string>()

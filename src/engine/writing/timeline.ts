@@ -150,7 +150,7 @@ export class OpenTimeline<State> {
     return carried?.isOwn ? carried.identity : null
   }
 
-  /** True if this process owns it, as far as it knows. */
+  /** True if this process believes that it owns the timeline. */
   get isOwner(): boolean {
     return this.#writer.isOwner && !this.#writer.broken
   }

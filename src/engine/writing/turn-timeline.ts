@@ -1,7 +1,7 @@
 // A timeline that several processes write in turns, none of them the owner for long: replicas of one service. Reading
 // takes nothing. A write decides on the state at a coordinate and commits its decision, which applies only if history
 // is still at that coordinate; the writer then owns the timeline, and writes without reading first until another
-// process writes. Where many processes want to write at once, they take turns (contest.ts).
+// process writes. If many processes write concurrently, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, noTimeline, RepriseError } from '../../core/errors.ts'
@@ -179,7 +179,7 @@ export class TurnTimeline<State> {
   async close(): Promise<void> {
     if (this.#open.closing) return
     const { isOwner } = this.#open
-    // Another process may have it by now: then there is nothing to release.
+    // Another process may own it by now: then there is nothing to release.
     await this.#open.shut().catch((error: unknown) => {
       if (!isLost(error)) throw error
     })
@@ -307,7 +307,7 @@ export class TurnTimeline<State> {
 interface Loaded<State> {
   readonly head: Head | null
   readonly recovered: Recovered<State>
-  /** An earlier life, if there is no timeline now. */
+  /** An earlier life, if the timeline no longer exists. */
   readonly before: Pick<PastLife, 'life' | 'epoch'>
 }
 

@@ -217,7 +217,7 @@ export class Writer implements CommitSource {
       request.next = null
       const fresh = this.#fresh(request.drafts, entries)
       const seq = this.#head.seq + entries.length
-      // Entries that are in history already met their expectation then, and do not conflict now.
+      // Entries already in history met their expectation when they were written, and do not conflict now.
       if (request.expect !== undefined && request.expect !== seq && fresh.packed) {
         this.#reject(request, this.#unexpected(seq, request.expect))
         continue

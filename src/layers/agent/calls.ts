@@ -349,7 +349,7 @@ export function abortError(signal: AbortSignal, cause: unknown = signal.reason):
   return new RepriseError('ABORTED', 'the turn was abandoned; call resume to continue it', {}, cause)
 }
 
-/** The result of the work, or ABORTED as soon as the signal fires. */
+/** Returns the result of the work, or rejects with ABORTED as soon as the signal fires. */
 export async function unlessAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
   if (!signal) return await work
   let stop: () => void = () => undefined

@@ -34,8 +34,8 @@ export interface AnswerReceipt {
 export interface ClientOptions {
   /**
    * The client's version: `held` of the offer, or the version number. A client whose version belongs to another history is
-   * offered one in any case. A number is used only if the store was never restored. Default: none, so the client is offered
-   * one.
+   * offered one in any case. A number is used only if the store was never restored. Default: none, so the client receives an
+   * offer.
    */
   readonly has?: number | string
   /**
@@ -226,7 +226,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   }
 }
 
-/** Applies a reply, regardless of the process that serves the stream. */
+/** Applies a reply, whichever process serves the stream. */
 export async function answer(
   config: OpenConfig,
   client: string,

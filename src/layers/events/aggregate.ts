@@ -238,7 +238,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
       entries.forEach((entry, i) => {
         const at = { timeline: timelineId(timeline), seq: after + 1 + i, epoch: 0, time: now, key: entry.key }
         const version = upcasters[entry.type]?.version ?? 1
-        // The fields are still to be written, so the event is a copy of them.
+        // The fields are not written yet, so the event is a copy of them.
         next = step(next, upcast({ ...at, type: entry.type, version, data: entry.data }, upcasters), eventOf)
       })
       return next

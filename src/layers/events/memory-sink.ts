@@ -103,7 +103,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
     kernel: Kernel,
     timeline: TimelineId,
     model: MemoryModel<State>,
-    /** The gate of a partition. Default: null, every process has the whole. */
+    /** The gate of a partition. Default: null, and every process has a full copy. */
     gate: ShareGate | null = null,
   ): Promise<MemorySink<State>> {
     const sink = new MemorySink(kernel, timeline, model, gate)

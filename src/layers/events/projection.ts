@@ -172,7 +172,7 @@ export function partitionedProjection<
   })
 }
 
-/** Without partitions every process has the whole; with them, each has the partitions it owns. */
+/** Without partitions, every process has a full copy; with partitions, each has those it owns. */
 function inMemory<State, Shown>(
   name: string,
   options: ProjectionOptions<State, readonly EventSource[], unknown>,

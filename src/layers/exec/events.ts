@@ -42,7 +42,7 @@ export interface ExecStatus {
 
 export interface ExecResult {
   readonly timeline: string
-  /** As a shell reports it: 128 plus the signal for a process that died from a signal. */
+  /** As a shell reports it: 128 plus the signal for a process killed by a signal. */
   readonly exitCode: number
   readonly status: 'completed' | 'failed' | 'stopped'
   /** Every started process, and any process of an earlier start without a recorded end. */

@@ -93,7 +93,7 @@ export class ExecRun {
     return await unlessAborted(this.#ended, options.signal, `waiting for ${this.timeline}`)
   }
 
-  /** The process of this moment and its captures. */
+  /** The current process and its captures. */
   status(): ExecStatus {
     return this.#execution.status()
   }

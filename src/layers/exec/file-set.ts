@@ -28,7 +28,7 @@ export interface CapturedFile {
   readonly sha256: string
   /** Target of a link. */
   readonly target?: string
-  /** Location of its bytes; undefined if it has none. */
+  /** Location of its bytes; undefined if it has no bytes. */
   readonly segment?: number
   readonly offset?: number
 }

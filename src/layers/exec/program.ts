@@ -24,7 +24,7 @@ export interface Exit {
 
 const hasGroups = process.platform !== 'win32'
 
-/** Waits for a word; the end of input without one means that the supervisor of the group is dead. */
+/** Waits for a word; end of input without a word means that the supervisor of the group is dead. */
 const guardian = 'read -r word && [ "$word" = over ] && exit 0; kill -s KILL -- "-$0" 2>/dev/null'
 
 export class Program {

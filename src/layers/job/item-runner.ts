@@ -210,7 +210,7 @@ export class ItemRunner<T> {
     await shard.settle()
   }
 
-  /** The source advanced over finished items: records the position now and then, unless a commit is pending. */
+  /** The source advanced over finished items: records the position occasionally, unless a commit is pending. */
   noteMoves(shard: Shard<Task<T>>): void {
     if (!this.#completions.isPending(shard)) shard.noteMoves()
   }

@@ -34,7 +34,7 @@ export interface JobSettings<T> extends CallPolicy {
    * processed again.
    */
   readonly version?: string | number | ((item: T) => string | number)
-  /** The number of items in flight in this process, and thus the most that a crash repeats. Default: 1. */
+  /** The number of items in flight in this process, and thus the maximum that a crash repeats. Default: 1. */
   readonly concurrency?: number
   /**
    * 'kept': one item after another in the source's order; a failing item blocks the rest until it is settled. Default:

@@ -31,7 +31,7 @@ export async function beginShard<T>(
   const { state } = open
   const { cursorName, shards } = job
   await engine.identity.load()
-  // A round that is resumed has its input, also if it was over and items of it were redriven.
+  // A round that is resumed has its input, even if it had ended and items of it were redriven.
   const given = input === undefined && (wasLeft(state) || round === state.round) ? state.input : input
   const data = {
     round,

@@ -1,6 +1,6 @@
 // A run of a job in this process: takes free shards, reads the source for them, shares them fairly with other
 // processes, takes over the shards of dead processes, and reports. A caller that waits for the result while other
-// processes work waits for all of them.
+// processes work waits for all processes.
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
@@ -197,7 +197,7 @@ export class JobRun<T = unknown> {
 
   /**
    * Processes dead letters again, with a new set of attempts. Default for `keys`: all. Returns their number. A run that has ended
-   * processes them when it is started again.
+   * processes them when it is restarted.
    */
   async redrive(keys?: readonly string[], options: RedriveOptions = {}): Promise<number> {
     checkOptions('redrive', options, knownRedrive)
@@ -280,7 +280,7 @@ export class JobRun<T = unknown> {
     })
   }
 
-  /** Items in flight, and a source that is being waited for. An open breaker pauses items on purpose. */
+  /** Items in flight, and a pending read of the source. An open breaker pauses items on purpose. */
   *#underWay(): Generator<UnderWay> {
     if (this.#items.breaker?.openUntil) return
     for (const shard of this.#shards.values()) {
@@ -341,7 +341,7 @@ export class JobRun<T = unknown> {
     await this.#readMail(heads)
     if (this.#handOver(fair)) this.#divideLimit(open)
     if (this.#shards.size === 0) this.#status = 'waiting'
-    // Reports progress even if no item ends: an item may take an hour, and people want to see activity.
+    // Reports progress even if no item ends: an item may take an hour, and users expect to see activity.
     if (this.#items.inFlight > 0) this.#watchers.changed()
     return this.#stopping !== null
   }

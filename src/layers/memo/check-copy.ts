@@ -37,7 +37,7 @@ export async function readsInCopy(
     })
     for await (const path of found) above.push(up + path)
   }
-  // Recreates as many parent folders above the copy as the patterns go up.
+  // Recreates as many parent folders above the copy as the patterns refer to.
   const names = directory.split(sep).filter((name) => name !== '')
   const highest = Math.max(...[...groups.keys()].map((up) => up.length / '../'.length))
   const known = new Set([...declared, ...(await filesOf(options.outputs ?? [], 'outputs'))])

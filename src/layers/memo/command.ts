@@ -178,7 +178,7 @@ export class CommandHandle {
     return this.#remembering.host.kernel
   }
 
-  /** An entry found to be damaged during the restore is a miss: none of its files was put in place. */
+  /** An entry found to be damaged during the restore is a miss: and none of its files is put in place. */
   async #run(key: Key, digests: InputFiles, options: CommandRunOptions): Promise<CommandResult> {
     for (const how of ['found', 'joined', 'anew'] as const) {
       try {

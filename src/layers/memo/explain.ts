@@ -66,7 +66,7 @@ export async function explain(
   return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: comparisonOf(before) }
 }
 
-/** Data for explaining an earlier miss, whose entry may exist by now. Keeps only digests in memory. */
+/** Data for explaining an earlier miss, whose entry may exist meanwhile. Keeps only digests in memory. */
 export interface Missed {
   readonly key: string
   readonly args: string

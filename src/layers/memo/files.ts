@@ -214,7 +214,7 @@ interface Found {
   readonly now: number
 }
 
-/** Metadata of a path with links followed; a circular link has none. */
+/** Metadata of a path with links followed; a circular link has no metadata. */
 function targetOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, quietly)

@@ -123,7 +123,7 @@ export interface KeyChange {
   readonly part: 'version' | 'args' | 'file' | 'env' | 'tool'
   /** Name of the file, the variable or the tool. */
   readonly name: string | null
-  /** 'declared' and 'undeclared': the part is missing both times, and declared only on one side. */
+  /** 'declared' and 'undeclared': the part is missing on both sides, and declared on only one. */
   readonly how: 'changed' | 'added' | 'removed' | 'declared' | 'undeclared'
 }
 

@@ -1,4 +1,4 @@
-// Conditions for storing outputs: each pattern matched a file, this run wrote every file, and none is an input. Any other
+// Conditions for storing outputs: each pattern matched a file, this run wrote every file, and no output is an input. Any other
 // file would be mistaken for an output, and a later restore would overwrite changes made to it since.
 
 import { join } from 'node:path'

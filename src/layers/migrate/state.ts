@@ -5,7 +5,7 @@ import type { Fold } from '../../engine/model/definition.ts'
 
 export interface AppliedStep {
   readonly id: string
-  /** '' if the step has none. */
+  /** '' if the step has no such value. */
   readonly checksum: string
   readonly at: number
   readonly ms: number

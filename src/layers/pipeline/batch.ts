@@ -8,7 +8,7 @@ export interface Batch {
   readonly times: readonly number[] | null
   /** Null before the first `keyBy`. */
   readonly keys: readonly PipelineKey[] | null
-  /** The rising position of each record, between a stream with several readers and the operator where they meet. */
+  /** The rising position of each record, from a stream with several readers to the operator where they merge. */
   readonly order?: readonly number[]
   /** The name of each record (SourceBatch), from a source that names its records up to the first operator. */
   readonly names?: readonly string[] | undefined

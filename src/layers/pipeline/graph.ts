@@ -35,7 +35,7 @@ export interface OperatorNode {
   readonly kind: 'operator'
   /** The identity of the operator's state, or a generated name if it has none. */
   readonly name: string
-  /** The kind of the operator's state; null: none. Under the same name, another kind is another state. */
+  /** The kind of the operator's state; null: no state. Under the same name, another kind is another state. */
   readonly state: string | null
   readonly make: MakeOperator
   /** True: its records are sent to the instance that owns their key. */

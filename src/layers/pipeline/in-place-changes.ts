@@ -1,12 +1,12 @@
 // Detects functions that change an accumulator or state value in place instead of replacing it: a checkpoint that is being
 // written holds the old value, and a record whose function throws must leave no trace. Comparing every value would cost more
 // than the work, so only the first calls are checked, and calls after one that threw: a function that changes its argument
-// does so from the first record.
+// does so from the first record on.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Before, Watch } from '../../lib/in-place-changes.ts'
 
-/** Stops the pipeline: every later record would meet a wrong state. */
+/** Stops the pipeline, because every later record would see a wrong state. */
 export class ChangedInPlace extends RepriseError {
   constructor(place: string, cure: string, cause?: unknown) {
     super('INVALID_ARGUMENT', `${place} in place: ${cure}`, { place }, cause)

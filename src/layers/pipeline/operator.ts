@@ -48,7 +48,7 @@ export interface OperatorContext {
   readonly trace?: RunTrace | null
   /** The origins of records, if the pipeline has operators or sinks with keys. */
   readonly origins?: OperatorOrigins | null
-  /** The resource that the operator's node opens; null: none. All instances share it. */
+  /** The resource that the operator's node opens; null: no resource. All instances share it. */
   readonly resource: OperatorResource | null
   /** Sets aside, with the reason, a record that cannot be processed, or not now (`RetryLater`); other records continue. */
   poison(record: PoisonRecord, error: unknown): void
@@ -123,8 +123,8 @@ export function stateless(input: Output): Operator {
 }
 
 /**
- * The name of the table that is not divided by keys: it holds the watermark of an instance. When state is divided among another
- * number of instances, all get the highest watermark.
+ * The name of the table that is not partitioned by key: it holds the watermark of an instance. When state is repartitioned, all
+ * instances get the highest watermark.
  */
 export const everyInstanceHas = 'progress'
 

@@ -399,7 +399,7 @@ export class KeyedStream<T> extends Stream<T> {
 
   /**
    * Joins two streams of changes, that is, two tables: a row whenever one of its sides changes, and a tombstone (null) when it
-   * ends. Default: rows of which both sides exist.
+   * ends. Default: rows for which both sides exist.
    * @example prices.joinChanges('offers', stock, (price, left) => ({ ...price, left }))
    */
   joinChanges<B, R, O extends Outer = never>(

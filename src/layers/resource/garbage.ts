@@ -133,7 +133,7 @@ class Collection {
     try {
       await handle.delete(name, { uid })
     } catch (error) {
-      // The object is already gone, or is another one of the same name.
+      // The object was already deleted, or is a different one with the same name.
       if (!isReprise(error, 'NOT_FOUND', 'CONFLICT')) throw error
     }
   }

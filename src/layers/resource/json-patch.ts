@@ -1,5 +1,5 @@
-// JSON patches (RFC 6902): a list of operations, applied all or none. The library rfc6902 applies them to a copy. Each
-// operation is checked first, because the library follows inherited properties (`/toString/x`), ignores `__proto__`,
+// JSON patches (RFC 6902): a list of operations, applied completely or not at all. The library rfc6902 applies them to a copy.
+// Each operation is checked first, because the library follows inherited properties (`/toString/x`), ignores `__proto__`,
 // `constructor` and `prototype`, accepts indexes that an array does not have, and compares arrays in quadratic time. Patches
 // come from clients, so their cost is bounded as well.
 
@@ -47,7 +47,7 @@ export function jsonPatch(target: unknown, patch: JsonPatch): Json {
   return copyJson(box.document ?? null, 'the patched value')
 }
 
-/** Checks an operation and returns the part that the library applies; null: none. */
+/** Checks an operation and returns the part that the library applies; null: nothing. */
 function checked(box: Box, operation: JsonPatchOperation, where: string): Operation | null {
   const { op, path } = (operation ?? {}) as JsonPatchOperation
   const to = segmentsOf(path, where)

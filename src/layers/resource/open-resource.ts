@@ -30,7 +30,7 @@ interface Request extends Partial<WriteRequest> {
   reject(error: unknown): void
 }
 
-/** Decisions made on one state. Callers receive their results only after the state turned out to be the current one. */
+/** Decisions made on one state. Callers receive their results only after the state is known to be current. */
 interface Round {
   readonly entries: readonly NewEntry[]
   readonly written: readonly { readonly request: Request; readonly index: number }[]

@@ -10,8 +10,8 @@ import { WorkQueue } from './rules/work-queue.ts'
 
 export interface Work {
   /**
-   * Works on a key; resolves with the ms after which the key is worked on again, or null. NaN: the key is not resynced
-   * either.
+   * Works on a key; resolves with the ms after which the key is worked on again, or null. NaN: the key is not
+   * resynced.
    */
   call(key: string, attempt: number, signal: AbortSignal): Promise<number | null>
   /** None of the keys worked on is failing. */

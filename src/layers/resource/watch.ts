@@ -1,4 +1,4 @@
-// A watch: every change after a revision, in order, none missed and none duplicated. It pulls: new changes come from the
+// A watch: every change after a revision, in order, without gaps or duplicates. It pulls: new changes come from the
 // window that all watchers of a kind share, or from history for a watcher that is too far behind. A slow reader therefore
 // delays no other reader and costs no memory. A revision whose history was trimmed is reported, never skipped.
 

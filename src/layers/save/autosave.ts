@@ -75,7 +75,7 @@ export class Autosave {
       this.#failures = 0
       this.#plan(this.#intervalMs)
     } catch (error) {
-      // The owner of the series is another process, or none: a retry cannot succeed.
+      // Another process owns the series, or no process does: a retry cannot succeed.
       if (isReprise(error, 'CLOSED', 'FENCED', 'OWNED')) this.stop()
       this.#failures += 1
       const { events } = this.#kernel

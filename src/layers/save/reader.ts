@@ -23,7 +23,7 @@ export interface SavedInfo {
   readonly savedAt: Date
   readonly label: string | null
   readonly isPinned: boolean
-  /** Stored bytes in total, and those that this save added. */
+  /** Total stored bytes, and the bytes that this save added. */
   readonly totalBytes: number
   readonly addedBytes: number
   /** The reason why it cannot be used; null if it can. */
@@ -78,7 +78,7 @@ export interface SaveModel {
   readonly keep: number
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
   readonly valid: Validity<unknown> | undefined
-  /** Null: none was stated. */
+  /** Null: no bound was declared. */
   readonly loseAtMostMs: number | null
 }
 

@@ -1,6 +1,6 @@
 // Saves: put a whole state, read the newest one back. The checkpoint holds the state; there is no history to replay. A save
-// becomes visible only once all of it is written and read back; the last N are kept; a damaged newest one never hides the one
-// before.
+// becomes visible only once all of it is written and read back; the last N are kept; a damaged newest save never hides the
+// previous one.
 //
 // One timeline per series: save/<name>, or save/<name>/<id>. Entry "saved" { format, bytes, by?, replaces? }; the value is in
 // the manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.

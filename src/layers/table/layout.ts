@@ -29,7 +29,7 @@ export interface Layout {
   readonly name: string
   /** The live generation. */
   readonly generation: number
-  /** Number of its partitions; null: there is none yet. */
+  /** Number of its partitions; null: not created yet. */
   readonly partitions: number | null
   /** False: the number is not recorded, only derived from the existing partitions. */
   readonly isNoted: boolean

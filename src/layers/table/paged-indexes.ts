@@ -58,7 +58,7 @@ export class PagedIndexes<V> {
       this.#held.delete(name)
       throw error
     })
-    // Callers of `get` receive the failure; there may be none.
+    // Callers of `get`, if any, receive the failure.
     held.ready.catch(() => undefined)
   }
 }

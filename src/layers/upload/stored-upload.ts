@@ -1,4 +1,4 @@
-// An upload in the store: its newest intact checkpoint. A damaged one is skipped for the one before it, which has fewer
+// An upload in the store: its newest intact checkpoint. If it is damaged, the previous checkpoint is used, which has fewer
 // bytes: the client sees the lower offset at its next request, and sends the rest again.
 
 import type { Part } from '../../core/checkpoint/manifest.ts'

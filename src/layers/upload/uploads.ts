@@ -75,7 +75,7 @@ export class Uploads {
     host.onClose(() => this.stopAll())
   }
 
-  /** NOT_FOUND for an id that is not valid. */
+  /** NOT_FOUND for an invalid id. */
   timelineOf(id: string): TimelineId {
     if (!isUploadId(id)) throw missing()
     return timelineId(`upload/${this.settings.name}/${id}`)
@@ -260,7 +260,7 @@ export class Uploads {
       }
     } catch (error) {
       // The client disconnected or stalled, or another request took over: received bytes are kept, unless a checksum covers
-      // only the whole.
+      // only the whole request.
       if (isReprise(error, 'ABORTED', 'TIMEOUT') && !hash && !(made && writer.arrived === 0)) {
         await writer.step({ ...typeOf(), events: events(), release: true })
       }

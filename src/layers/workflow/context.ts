@@ -182,7 +182,7 @@ export interface WorkflowContext extends Logged {
     options?: RaceOptions,
   ): Promise<{ [K in keyof B]: { readonly winner: K; readonly value: Awaited<ReturnType<B[K]>> } }[keyof B]>
   race<T>(branches: readonly Branch<T>[], options?: RaceOptions): Promise<T>
-  /** True for runs that reach this point for the first time with this code; false for those that passed it before. */
+  /** True for runs that reach this point for the first time with this code; false for runs that passed it earlier. */
   patch(name: string): boolean
   /** A loop with bounded history: a replay starts at the last iteration. */
   loop<S, R = never>(state: S, body: (state: S, ctx: LoopContext) => Promise<S | Stop<R>> | S | Stop<R>): Promise<R>

@@ -17,10 +17,10 @@ export function nameOf(timeline: string): string {
 /** Statuses of runs that have ended. */
 export const endings: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled', 'terminated'])
 
-/** The attribute that names the schedule that started a run. Its forks have none. */
+/** The attribute that names the schedule that started a run. Its forks do not have it. */
 export const scheduleAttribute = 'schedule'
 
-/** The attribute of a child with the command of its parent, and the generation of that. Its forks have none. */
+/** The attribute of a child with the command of its parent, and the generation of that command. Its forks do not have it. */
 export const commandAttribute = '$command'
 
 /** Removes the attributes of a run that its forks and copies do not have. */

@@ -17,7 +17,7 @@ export interface WorkflowOptions {
   readonly input?: StandardSchema
   /** The deadline of a run, from its start. The run then ends as if cancelled, with TIMEOUT. */
   readonly timeout?: Duration
-  /** The retry policy of steps that declare none. */
+  /** The retry policy of steps without their own. */
   readonly retry?: RetryPolicy
   /**
    * Policy for a compensation that fails permanently. 'hold': the run stops there, and a person settles or retries the
@@ -56,7 +56,7 @@ export interface StartOptions {
   readonly attributes?: Readonly<Record<string, Attribute>>
   /** Runs with a higher priority are claimed first when workers are at capacity. */
   readonly priority?: number
-  /** The deadline of this run, from now. */
+  /** The deadline of this run, relative to now. */
   readonly timeout?: Duration
   /** The key for the queue's limit per key. */
   readonly queueKey?: string

@@ -75,7 +75,7 @@ function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call)
 
 /**
  * A decision counts when its session resumes: by a worker, in this process or in another one; else by this server, if it has
- * the code of the agent. A session that is open in another process is read there.
+ * the code of the agent. If the session is open in another process, that process reads the decision.
  */
 async function resumed({ engine, params, server }: Call, report: ActionReport): Promise<ActionReport> {
   const timeline = params.timeline!

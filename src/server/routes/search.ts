@@ -97,7 +97,7 @@ async function search(call: Call) {
 }
 
 /**
- * The heads of now. A row whose status has changed since it was indexed is noted and searched again, so that the answer shows
+ * The current heads. A row whose status has changed since it was indexed is noted and searched again, so that the answer shows
  * and counts it by its actual status.
  */
 async function findHeads({ engine, server, principal, query }: Call) {

@@ -81,7 +81,7 @@ export class Log<Item> {
   }
 
   append(item: Item): Log<Item> {
-    // Another view already wrote beyond our end: leave the array to it.
+    // Another view already wrote beyond our end: leave the array to that view.
     const items = this.#items.length === this.#end ? this.#items : this.#items.slice(this.#start, this.#end)
     const start = items === this.#items ? this.#start : 0
     items.push(item)

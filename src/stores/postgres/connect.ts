@@ -139,7 +139,7 @@ export class Connections {
     pool.end().catch(ignore)
   }
 
-  /** Rows of one statement. A conflict between transactions is retried here: every write of ours can be repeated. */
+  /** Rows of one statement. A conflict between transactions is retried here: every write of the store can be repeated. */
   async rows<Row>(text: string, values: readonly unknown[], repeat: Repeat, doing = 'a query'): Promise<Row[]> {
     const query = { text, values, types: ownTypes }
     const result = await this.use(doing, repeat, (client) => client.query(query))
@@ -261,7 +261,7 @@ export class Connections {
     }
   }
 
-  /** Not retried: another transaction would see another moment. */
+  /** Not retried: a new transaction would see a different snapshot. */
   async #useFrozen<Result>(
     client: DriverClient,
     doing: string,

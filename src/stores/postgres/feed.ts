@@ -27,7 +27,7 @@ interface FeedRow {
 interface FeedBound {
   /** There are committed runs above the line. */
   readonly is_waiting: boolean
-  /** No run is at or above this place yet, and none will appear below it: the end of the feed. */
+  /** No run is at or above this position yet, and none will appear below it: the end of the feed. */
   readonly bound: number
   /** There are readable runs after the page. */
   readonly is_cut: boolean

@@ -68,7 +68,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       }
       return new PostgresStore({ ...parts, location: shown, isRelaxed: location.isRelaxed, freeze })
     }
-    // A query of the user's tables ends its transaction, and the frozen moment with it.
+    // A query of the user's tables ends its transaction, and with it the frozen snapshot.
     const freeze = async () => forwardStore(refuseWrites(make(await connections.freeze())), { query: refuseQuery })
     const store = make(connections)
     return readOnly ? refuseWrites(store) : store

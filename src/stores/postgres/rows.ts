@@ -21,7 +21,7 @@ export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coale
   t.base_seq, t.base_digest, t.queue, t.priority, t.status, t.wakeup, t.mail, t.attributes,
   coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at, t.life`
 
-/** Looked up one by one: a join might be planned as a join of the whole tables. */
+/** Looked up one by one: a join might be planned over the whole tables. */
 export function headTables(s: string, timelines = `${s}.timeline`): string {
   return `${timelines} t
     LEFT JOIN LATERAL (SELECT l.last, l.digest, l.written_at, ${operationOf('l')} AS operation FROM ${s}.run l

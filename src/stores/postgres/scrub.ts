@@ -6,7 +6,7 @@ import { isReprise } from '../../core/errors.ts'
 import type { Scrubbing } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 
-/** Places that no statement of ours clears. */
+/** Places that no statement of the store clears. */
 export const keepsErased = ["the server's write-ahead log until it is recycled, its replicas' and its archives"]
 
 const tables = ['run', 'message', 'manifest', 'cursor', 'chunk', 'timeline']

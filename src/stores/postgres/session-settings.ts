@@ -1,6 +1,7 @@
 // Settings of a session that change the meaning of a statement or of its result. They are set at connect, so neither a
 // role, nor the database, nor the server can change them for our sessions, even while these are open; RESET ALL returns
-// to them. Options in the URL come after them and override them. A pooler may accept none: then heartbeats detect differences.
+// to them. Options in the URL come after them and override them. A pooler may accept no settings: then heartbeats detect
+// differences.
 
 import { RepriseError } from '../../core/errors.ts'
 

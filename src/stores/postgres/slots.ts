@@ -1,5 +1,5 @@
 // Limits the number of connections in use; further callers wait in line. This wait is separate from that for a server:
-// the line is served as long as calls finish now and then, however long it is. Only if none finishes for longer than a
+// waiting calls are served as long as calls finish occasionally, however many wait. Only if none finishes for longer than a
 // statement may take are the waiting calls refused as busy.
 
 import { RepriseError } from '../../core/errors.ts'

@@ -17,7 +17,7 @@ export class Together<Ask, Answer> {
       this.#waiting.push({ ask, resolve, reject })
       if (this.#isFlushing) return
       this.#isFlushing = true
-      // After all requests of this same moment.
+      // After all requests made at the same time.
       queueMicrotask(() => {
         this.#isFlushing = false
         this.#flush()

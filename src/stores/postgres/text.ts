@@ -7,7 +7,7 @@ import type { Attribute } from '../../core/store/ports.ts'
 
 const loneSurrogate = '[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]'
 const unstorable = new RegExp(`\\0|${loneSurrogate}`)
-/** A quick check: most text has none of these. */
+/** A quick check: most text has none of these characters. */
 const mayNeedEscape = /[\0\\\ud800-\udfff]/
 const toEscape = new RegExp(`[\\0\\\\]|${loneSurrogate}`, 'g')
 const escaped = /\\(?:\\|0|u([0-9a-f]{4}))/g

@@ -252,7 +252,7 @@ export class S3Client implements Objects {
       ...(sessionToken !== undefined && { sessionToken }),
     })
     const signed = await signer.sign()
-    // `fetch` accepts no shared buffer; ours never is one.
+    // `fetch` accepts no shared buffer, and this one never is.
     return await fetch(url, {
       method,
       headers: signed.headers,

@@ -6,7 +6,7 @@ import { type AwsProfile, readProfile } from './profile.ts'
 
 export interface S3Location {
   readonly bucket: string
-  /** Without a slash at its ends; '' if there is none. */
+  /** Without a slash at its ends; '' if there is no prefix. */
   readonly prefix: string
   /** Without a trailing slash, and with the bucket in it. */
   readonly base: string

@@ -87,7 +87,7 @@ export class PackIndex {
     }
   }
 
-  /** The chunk's copy; the newest, if there are several. Null: none, or only copies marked for deletion. */
+  /** The chunk's copy; the newest, if there are several. Null: no copy, or only copies marked for deletion. */
   find(digest: Digest): Copy | null {
     const all = this.copiesOf(digest)
     for (let i = all.length - 1; i >= 0; i--) if (!this.isDropped(all[i]!)) return all[i]!

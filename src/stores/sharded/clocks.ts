@@ -16,7 +16,7 @@ export class Clocks {
   }
 
   /**
-   * Measures the clock of a shard by a call that returns its time. The clock was read at some moment of the call, so its
+   * Measures the clock of a shard by a call that returns its time. The clock was read at some point during the call, so its
    * offset is known within the length of the call: an earlier measurement is moved only as far as this one contradicts it.
    */
   async measure<T extends { readonly now: number }>(shard: Shard, call: () => T | Promise<T>): Promise<T> {

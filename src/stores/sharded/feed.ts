@@ -42,7 +42,7 @@ export async function readFeed(
     }
     for (const [i, part] of reached.entries()) parts[i] = part
     open = further
-    // An empty page moves the position, too: a filtered read returns now and then.
+    // An empty page moves the position, too: a filtered read returns occasionally.
     if (items.length === 0) break
   } while (open.length > 0 && items.length < limit)
   const next = joinPositions(parts)

@@ -1,5 +1,5 @@
 // Moves families to their shard in the map, one by one, while their runs continue. A family (a timeline, its archives
-// and its forks) is taken from its owner, copied, and handed over by the commit that makes a signpost of it, its root
+// and its forks) is taken from its owner, copied, and passed on by the commit that makes a signpost of it, its root
 // first. Until then the copies are inactive (arrivals.ts), and after it they are the family: a crash at any point
 // leaves exactly one of each.
 

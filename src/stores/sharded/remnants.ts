@@ -101,7 +101,7 @@ export class Remnants {
     }
   }
 
-  /** After the timeline was trimmed; null: all of it. Entries that a cursor still needs stay. */
+  /** After the timeline was trimmed; null: all of its history. Entries that a cursor still needs stay. */
   async trim({ from, remnant }: Arrival, trim: Pick<Head, 'seq' | 'digest'> | null): Promise<void> {
     const { newOperation } = this.#shardMap
     const store = this.#shardMap.shard(from)

@@ -96,7 +96,7 @@ class ShardedRequests implements RequestBox {
     return rows.slice(0, Math.max(0, limit))
   }
 
-  /** On the first shard: the workers carry them out wherever they belong. */
+  /** On the first shard: workers carry them out on the shards where they belong. */
   async fill(requests: readonly RequestRow[]): Promise<void> {
     await this.#set.shardMap.shards[0]!.ask((store) => boxOf(store).fill(requests))
   }

@@ -34,7 +34,7 @@ export class Settings {
     }
   }
 
-  /** Called after a change, and for a shard that is back. One at a time, so that none overtakes a newer one. */
+  /** Called after a change, and for a shard that is back. One at a time, so that an older change never overtakes a newer one. */
   copy(): Promise<void> {
     if (this.#isReadOnly || this.#shardMap.count === 1) return Promise.resolve()
     return this.#copying.run(() => this.#copy()).catch(() => undefined)

@@ -19,7 +19,7 @@ const probeMs = 1000
 const patienceMs = 4000
 /** Without an answer for this long it counts as away for calls that can do without it. */
 const briefMs = 5000
-/** After its return, other workers first send a heartbeat; until then nothing of theirs is claimed. */
+/** After its return, other workers first send a heartbeat; until then, none of their timelines is claimed. */
 const settleMs = 1500
 /** After this process was suspended, answers that arrived meanwhile are read before a call counts as late. */
 const lateMs = 50

@@ -279,7 +279,7 @@ function branching(test: Test): void {
     await writer.publish('c2', { verifiedAt: 2, isPinned: true })
     const fork = { timeline: asTimeline('a'), seq: 1, digest: atOne.digest }
     await kit.create('fork', { create: { digest: atOne.digest, base: fork } })
-    // The pinned checkpoint and the only one belong to the archive by then: there is nothing to drop, nor to refuse.
+    // The pinned checkpoint and the only checkpoint then belong to the archive: there is nothing to drop, nor to refuse.
     const branch = rollBack(atOne, 'old', 1)
     const drop = [asManifest('c1'), asManifest('c2')]
     // A fork and a cursor need this history, but it belongs to the archive by then.

@@ -84,7 +84,7 @@ export function lostAnswerTests(test: Test): void {
   })
 }
 
-/** A little of everything through the faulty store; each call is retried until it is answered. */
+/** A few calls of each kind through the faulty store; each call is retried until it is answered. */
 async function playHistory(kit: Kit, store: Store, faulty: Store): Promise<unknown> {
   const commit = async (commits: readonly Commit[]) => {
     for (const outcome of await insist(() => faulty.commit(commits))) expectOk(outcome)

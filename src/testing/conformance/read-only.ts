@@ -92,7 +92,7 @@ export function readOnlyTests(test: Test): void {
     await later.append('new')
     await kit.store.blobs.delete([chunk.digest], Number.MAX_SAFE_INTEGER)
     assert.deepEqual(await view(), before)
-    // A second one shows its own moment, and the store itself the present.
+    // A second frozen store shows its own snapshot, and the store itself the present.
     const second = (await kit.store.freeze())!
     assert.equal((await second.head([writer.id]))[0]?.seq, 2)
     await writer.append('three')

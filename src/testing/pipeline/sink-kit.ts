@@ -1,6 +1,6 @@
 // The contract of a two-phase pipeline sink as tests: a process is killed at each step, checkpoints fail, commits are
 // repeated, and a replaced owner keeps writing. In every case outsiders see exactly the records of published checkpoints:
-// none is lost, and in a sink that is exactly-once, none is doubled. It needs no particular test runner.
+// none is lost, and in a sink that is exactly-once, none is duplicated. It needs no particular test runner.
 
 import assert from 'node:assert/strict'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -14,7 +14,7 @@ export interface SinkWorld<T> {
   sink(): Sink<T>
   /** The nth record. */
   value(n: number): T
-  /** The numbers of the records that an outsider sees now, in their order. */
+  /** The numbers of the records that an outsider sees now, in order. */
   visible(): Promise<readonly number[]>
   /** False: at least once. Published records must be visible; others may be too, and records may be doubled. */
   readonly isExactlyOnce: boolean

@@ -1,5 +1,5 @@
 // Processes on one store in memory, for tests in which one of them dies: a dead process gets no answers, its timers never fire,
-// and the next one finds its worker gone.
+// and the next process finds its worker dead.
 
 import type { Clock, Store } from '../../core/store/ports.ts'
 import { createEngine } from '../../engine/api/open.ts'

@@ -2,7 +2,7 @@
 // system; each directory is entered by its name in its parent. This is the only module that writes or deletes files
 // that stored data names.
 // On Linux a folder is a descriptor, and names are resolved below it (/proc/self/fd/N/name, equivalent to openat): a
-// directory that another process swaps for a link after it was entered is not followed. Elsewhere a folder is a path;
+// directory that another process swaps for a link after it was entered is not followed. On other systems a folder is a path;
 // every directory on it is checked before each operation, which leaves a gap between the check and the operation.
 
 import { isUtf8 } from 'node:buffer'
@@ -409,7 +409,7 @@ function kindOf(entry: { isFile(): boolean; isSymbolicLink(): boolean; isDirecto
 }
 
 export function blocked(path: string, why: string, cause?: unknown): RepriseError {
-  // The path through /proc means nothing to the reader of the message.
+  // The path through /proc would be meaningless in the message.
   const reason = why.replaceAll(/\/proc\/self\/fd\/\d+\//g, '')
   return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${reason}`, { path }, cause)
 }

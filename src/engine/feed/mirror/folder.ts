@@ -1,5 +1,5 @@
-// The folder of a mirror: files of records (core/history/mirror-record.ts), named by their writer and in order. A file is
-// appended to by one process, and read by any. Later records take precedence over earlier ones of the same run.
+// The folder of a mirror: files of records (core/history/mirror-record.ts), named by their writer and in order. One process
+// appends to a file, and any process reads it. Later records take precedence over earlier ones of the same run.
 
 import { type FileHandle, mkdir, open as openFile, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -26,9 +26,9 @@ export interface MirrorContent {
   readonly files: readonly string[]
   readonly bytes: number
   readonly runs: number
-  /** Bytes lost to damage; an unfinished record does not count. */
+  /** Bytes lost to damage, not counting an unfinished record. */
   readonly lostBytes: number
-  /** All runs up to this position are in the mirror; the start: none is certain to be. */
+  /** All runs up to this position are in the mirror; the start: none is known to be. */
   readonly position: FeedPosition
   /** The sign of the last start (core/history/mirror-record.ts); null: there was none. */
   readonly sign: string | null

@@ -142,7 +142,7 @@ export class Mirror {
       return isEnd
     } catch (error) {
       if (!isReprise(error, 'POSITION_GONE')) throw error
-      // The store went back to an older copy: the files are from another one.
+      // The store was replaced by an older copy: the files belong to the newer one.
       writing.marks.clear()
       await this.#beginAnew(writing, await mirrorSign(this.#kernel))
       return false

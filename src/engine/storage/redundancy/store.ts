@@ -215,7 +215,7 @@ class RedundantCatalog {
         const rows = await this.#rows(timeline)
         if (!(rows instanceof Error)) await this.#lines.protect(timeline, rows, await this.#lines.isTruth(timeline))
       }
-      // The entries move to another timeline: until then, none may be taken for one that this timeline has lost.
+      // The entries move to another timeline: until then, no entry may be treated as lost by this timeline.
       if (branch) await this.#lines.removeAll(timeline)
       if (drop) {
         await this.#lines.leave(timeline, drop, async () => {

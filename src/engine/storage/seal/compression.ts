@@ -28,7 +28,7 @@ const sampleBytes = 4 * 1024
 const chunkBytesMin = 64
 const chunkBytesMax = 16 * 1024
 
-/** Null if the result is not smaller, or a sample from the middle shows that it hardly would be. */
+/** Null if the result is not smaller, or a sample from the middle shows that the gain would be small. */
 export function compress(plain: Uint8Array): Compressed | null {
   if (plain.length > sampleAboveBytes) {
     const middle = (plain.length - sampleBytes) >> 1

@@ -112,7 +112,7 @@ function takeOut(keys: DerivedKeys, inside: Uint8Array): Uint8Array {
   return reader.raw(reader.remaining)
 }
 
-/** The keys of the sealed parts of a record. Other bytes have none: damage is reported elsewhere. */
+/** The keys of the sealed parts of a record. Other bytes have no envelope: damage is reported elsewhere. */
 function sealNamesIn(kind: Wrappable, record: Uint8Array): SealName[] {
   const names: SealName[] = []
   const add = (envelope: Uint8Array) => {

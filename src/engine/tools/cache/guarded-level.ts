@@ -1,4 +1,4 @@
-// A level with its bounds: how long it may take, when it is skipped, how many uploads wait for it. Any failure there is
+// A level with its bounds: its time limit, when it is skipped, and how many uploads may wait for it. Any failure there is
 // a miss or a skipped upload, reported once, and never an error for the caller.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'

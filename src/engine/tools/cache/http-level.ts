@@ -28,7 +28,7 @@ export class HttpLevel implements CacheLevel {
     if (answer.status !== 200) throw await faultOf(answer)
     const grant = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
     if (typeof grant.scope !== 'string') throw new LevelError('fault', 'it is not a Reprise server')
-    // A server that omits this refuses the first upload, and none follows.
+    // A server that omits this refuses the first upload, and no other is attempted.
     return { scope: grant.scope, mayWrite: grant.mayWrite !== false }
   }
 

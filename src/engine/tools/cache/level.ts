@@ -12,7 +12,7 @@ export interface CacheLevel {
   readonly timeout?: Duration
   /** How many bytes of a body it sends at once: the time of one such piece is not a stall. Default: one piece of the body. */
   readonly pieceBytes?: number
-  /** The permissions of its credentials. Throws if they have none. */
+  /** The permissions of its credentials. Throws if they have no such value. */
   access(signal: AbortSignal): Promise<LevelAccess>
   /** Null: not found. The body is read once, and reading may stop halfway. */
   get(key: string, signal: AbortSignal): Promise<LevelEntry | null>

@@ -37,7 +37,7 @@ export class ObjectLevel implements CacheLevel {
 
   async access(): Promise<LevelAccess> {
     await this.#opened()
-    // Write permission is found out by writing: after the first refused upload, none follows.
+    // Write permission is discovered by writing: after the first refused upload, no other is attempted.
     return { scope: this.#options.scope, mayWrite: true }
   }
 

@@ -14,12 +14,12 @@ const drillAttribute = '$drill:'
 export interface BackupNote {
   /** When the backup was complete. */
   readonly at: number
-  /** The moment that it shows; null: each timeline has its own, before `at`. */
+  /** The time of the data in it; null: each timeline has its own, before `at`. */
   readonly moment: number | null
   readonly file: string
   readonly bytes: number
   readonly timelines: number
-  /** The stated bound: an older backup is an alarm. Null: none was stated. */
+  /** The stated bound: an older backup is an alarm. Null: no bound was declared. */
   readonly loseAtMostMs: number | null
   /** When the first backup of this store was complete. */
   readonly since: number

@@ -60,7 +60,7 @@ export interface RecoveryCard {
      */
     readonly again: { readonly what: string; readonly ms: number } | null
   }
-  /** The loss budget (`loseAtMost`) and whether it is kept now. Null: none is stated. */
+  /** The loss budget (`loseAtMost`) and whether it is kept now. Null: no budget is declared. */
   readonly loss: LossBudget | null
   readonly floor: {
     readonly seq: number

@@ -97,7 +97,7 @@ async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): 
 
 interface Drilled {
   readonly result: DrillResult
-  /** The checkpoint itself fails to restore, or restores another state: it is marked. Damage elsewhere does not count. */
+  /** The checkpoint itself fails to restore, or restores another state: it is marked. Damage elsewhere is not counted. */
   readonly isDamaged: boolean
   /** It had been marked, and is intact. */
   readonly isCleared?: boolean

@@ -47,7 +47,7 @@ export function lossText({ loseAtMostMs, unsavedMs, isKept, because }: LossBudge
   return `${isKept ? 'kept' : 'not kept'}: at most ${formatMs(loseAtMostMs)} may be lost${now}: ${because}`
 }
 
-/** Only where the checkpoint is the state. Up to now while its owner lives, else up to the last sign of its owner. */
+/** Only where the checkpoint is the state. Up to now while its owner lives, else up to the last heartbeat of its owner. */
 function unsavedOf(
   { models, worker }: Pick<Kernel, 'models' | 'worker'>,
   head: Head,

@@ -3,7 +3,7 @@
 // because of it.
 // Any part of the engine adds a report by emitting the event 'report'.
 // It is stored in timelines of its own, `reprise/log/N`, each with some hundred entries. A new one is begun when the
-// last is full, and the oldest is removed: that is its bound, by count and by age.
+// last is full, and the oldest is removed: this bounds the log by count and by age.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../../core/coordinate.ts'
 import { type Time, toTime } from '../../../core/duration.ts'

@@ -21,7 +21,7 @@ import { ownStart } from './select.ts'
 export interface EraseReport extends DeleteReport {
   /** Chunks that were removed from the store: those of these timelines, and any other garbage. */
   readonly chunks: number
-  /** Where bytes of it may remain, as text. Empty: nowhere that the store knows of. */
+  /** Where bytes of it may remain, as text. Empty: in no place that the store knows of. */
   readonly remains: readonly string[]
 }
 

@@ -136,7 +136,7 @@ async function storeTime({ store }: Kernel): Promise<number> {
 
 async function sweep(kernel: Kernel, options: CollectOptions, now: number): Promise<CollectReport['chunks']> {
   const touchedBefore = await sweepableBefore(kernel, now, options.graceMs)
-  // First the mark, then the catalogs: a later publication is either in them, or was checked against the mark.
+  // Raise the mark first, then read the catalogs: a later publication is either in them, or was checked against the mark.
   if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
   const { live, unreadable } = await mark(kernel)
   let liveBytes = 0

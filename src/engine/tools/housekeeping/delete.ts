@@ -242,7 +242,7 @@ export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]
     if (liveIdOf(timeline) === id) throw error
   }
   let after = archivesStart(id) as TimelineId
-  // Most timelines have none: then one row is enough.
+  // Most timelines have no archives: then one row is enough.
   for (let limit = 1; ; limit = archivesPage) {
     const page = await soundPage(kernel, { after, limit }, unlessOurs)
     found.push(...page.filter((head) => liveIdOf(head.timeline) === id))

@@ -1,5 +1,5 @@
 // Repairs damaged history from any intact copy. No copy is trusted: a run is accepted if it follows from the history before the
-// damage and leads to the store's history after it, by the digests of the chain. A copy of another branch does neither.
+// damage and leads to the store's history after it, by the digests of the chain. A copy of another branch fails both checks.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'

@@ -123,7 +123,7 @@ class FileState {
     const digest = isGap ? base.digest : fromHex(asOfDigest)
     const whole = await this.#apply(start, digest, target)
     if (whole.isEnd) return whole.reached
-    // The last records are a part of a transaction that has no end: repeat, up to before it.
+    // The last records are a part of a transaction that has no end: repeat, stopping before it.
     await this.#writeParts(base)
     const { why } = this
     const again = await this.#apply(start, digest, whole.reached.number)

@@ -1,4 +1,4 @@
-// Ships until it is stopped: a round, a pause, another round. An unreachable place is retried again and again, without
+// Ships until it is stopped: a round, a pause, another round. An unreachable place is retried indefinitely, without
 // any effect on the store.
 
 import { randomUUID } from 'node:crypto'

@@ -109,7 +109,7 @@ export class Shipper {
     return this.#shipped
   }
 
-  /** Finds where the last record ended. Damaged records are skipped with a base, which needs none of them. */
+  /** Finds where the last record ended. A new base replaces damaged records, because it does not depend on them. */
   async #findTip(): Promise<void> {
     const number = await this.#log.newest()
     if (number === 0) return

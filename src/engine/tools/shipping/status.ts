@@ -13,7 +13,7 @@ export interface ShipStatus {
   readonly process: ProcessIdentity
   readonly pid: number
   readonly intervalMs: number
-  /** The greatest age of a commit that is not shipped. Null: none is stated. Missing in older files. */
+  /** The greatest age of a commit that is not shipped. Null: no budget is declared. Missing in older files. */
   readonly loseAtMostMs?: number | null
   /** The last record; 0: none yet. */
   readonly record: number

@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { RecordHead } from '../../../core/shipping/record.ts'
 import { readOr, type ShipLog } from './log.ts'
 
-/** A moment: by the clock of the shipper (milliseconds since 1970), by the feed, or by the number of a record. */
+/** A point in time: by the clock of the shipper (milliseconds since 1970), by the feed, or by the number of a record. */
 export type ShipPoint = { readonly time: number } | { readonly position: number } | { readonly record: number }
 
 /** Throws INVALID_ARGUMENT. @example pointOf('2026-01-31T12:00:00Z') // { time: 1769860800000 } */

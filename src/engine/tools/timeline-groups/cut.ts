@@ -160,7 +160,7 @@ async function untilDone(
 
 /**
  * One moment: the heads are one snapshot; a member's mail belongs to the snapshot if none was consumed or added until it was
- * read. A member without mail has none, regardless of its later actions.
+ * read. A member without mail stays without it, regardless of its later actions.
  */
 export async function momentOf(
   kernel: Kernel,

@@ -58,7 +58,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   const { kernel } = engine
   const members = (await membersOf(engine, target)).map((member) => timelineId(member))
   const captured = 'cut' in target ? await cutOf(kernel, target.cut) : null
-  // A group that keeps changing is planned as of some moment; it is planned again once it is held.
+  // A group that keeps changing is planned as of one point in time; it is planned again once it is held.
   let moment = await momentOf(kernel, members)
   for (let tries = 1; 'restless' in moment; tries++) {
     if (tries >= triesMax) {

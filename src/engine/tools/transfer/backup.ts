@@ -49,7 +49,7 @@ export interface BackupReport {
   /** The number of those that were in the file when this attempt began. */
   readonly before: number
   readonly leftOut: readonly { readonly timeline: string; readonly why: string }[]
-  /** The time of the moment that the backup shows. Null: the store is several databases, and each timeline has its own moment. */
+  /** The time of the data in the backup. Null: the store is several databases, and each timeline has its own moment. */
   readonly moment: number | null
 }
 
@@ -58,7 +58,7 @@ export interface RestoreReport {
   /** The number of those that existed when this attempt began. */
   readonly before: number
   readonly leftOut: BackupReport['leftOut']
-  /** The time of the moment that the backup shows. Null: each timeline has its own moment, or the file is of an older version. */
+  /** The time of the data in the backup. Null: each timeline has its own moment, or the file is of an older version. */
   readonly moment: number | null
 }
 

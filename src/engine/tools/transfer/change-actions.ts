@@ -119,7 +119,7 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
     throw new RepriseError('CONFLICT', what, { timelines: before.slice(0, 100) })
   }
   for (const timeline of restored) {
-    // It was removed together with another one.
+    // It was removed together with another timeline.
     await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch(
       ignoring('NOT_FOUND'),
     )
@@ -129,7 +129,7 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
 }
 
 /**
- * Timelines that had been moved away and came back are moved away again. So is a timeline that has mail by now: senders count
+ * Timelines that had been moved away and came back are moved away again. So is a timeline that has mail by now: senders rely
  * on the message, and it waits for the next import of the timeline.
  */
 async function undoImport({ kernel }: Host, { id, of, detail }: NotedChange): Promise<number> {

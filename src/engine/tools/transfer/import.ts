@@ -426,7 +426,8 @@ async function opening(
 
 /**
  * A timeline that had moved away when its store was backed up continues elsewhere: restored, it is marked as moved again.
- * Messages that had arrived there are not in the file, so the mark counts none. An import of such a timeline alone revives it.
+ * Messages that had arrived there are not in the file, so the mark counts no messages. An import of such a timeline alone
+ * revives it.
  */
 function standingOf(
   header: Header,
@@ -474,7 +475,7 @@ function within<One>(those: readonly unknown[], max: number, one: One): One {
   throw new RepriseError('LIMIT_EXCEEDED', `the file holds more than ${max} of one kind for one timeline`, { max })
 }
 
-/** Where both have a digest, it must be the same: otherwise the existing history is another one. */
+/** Where both have a digest, it must be the same: otherwise the existing history is a different one. */
 function checkSame(id: TimelineId, at: Point, had: Point): void {
   if (at.seq !== had.seq || equalBytes(at.digest, had.digest)) return
   throw new RepriseError(

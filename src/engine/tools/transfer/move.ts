@@ -274,7 +274,7 @@ async function noteArrival(
   }
 }
 
-/** Any file of a move may be the one that was imported: only the mail of the first file is in all of them. */
+/** Any of the files of a move may have been imported, and only the mail of the first file is in all of them. */
 async function noteCarried({ kernel }: Host, carried: CarriedMail): Promise<void> {
   for (const [id, count] of carried) await noteInMark(kernel, id, (mark) => ({ carried: mark.carried ?? count }))
 }
@@ -289,7 +289,7 @@ async function noteInMark(kernel: Kernel, id: string, change: (mark: Mark) => Pa
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
 }
 
-/** A timeline that is, or may be, in one store is not moved to another one: both would work. */
+/** A timeline that is, or may be, in one store is not moved to another one: both stores would execute it. */
 function refuseArrived(head: Head, to: string, namespace: string | undefined): void {
   const mark = markOf(head)
   if (mark?.arrival === undefined || (mark.to === to && mark.namespace === namespace)) return

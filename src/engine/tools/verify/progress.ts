@@ -217,7 +217,7 @@ export class VerifyWatch {
   }
 }
 
-/** A verify with `resume` that is in progress, or was interrupted: null if there is none. */
+/** A resumable verification that is in progress or was interrupted; null if there is none. */
 export interface UnfinishedVerify {
   /** Milliseconds since 1970: the time of its start, and of its last saved progress. */
   readonly from: number

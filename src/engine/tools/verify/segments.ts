@@ -15,7 +15,7 @@ import type { RepairSource } from '../repair/source.ts'
 
 export interface VerifiedSegments {
   readonly entries: number
-  /** True: everything from the floor down to the origin was read: state can be rebuilt without any checkpoint. */
+  /** True: all history from the floor back to the origin was read, so state can be rebuilt without any checkpoint. */
   readonly reachesOrigin: boolean
 }
 

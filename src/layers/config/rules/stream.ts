@@ -55,7 +55,7 @@ export function heldVersion(
 }
 
 /**
- * The next offer on this stream. 'replaced': the client has joined elsewhere, or was removed. Null: none; the client has the
+ * The next offer on this stream. 'replaced': the client has joined elsewhere, or was removed. Null: no offer; the client has the
  * version, was offered it, or has refused it on this stream.
  */
 export function decideOffer(

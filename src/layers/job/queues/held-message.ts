@@ -11,11 +11,11 @@ export function messagePrint(message: unknown): string {
 
 /** What a source expects back for an item. Exactly one of `settled` and `released` takes effect. */
 export interface Receipt {
-  /** The broker may have delivered the message before, perhaps to a process that died with it. */
+  /** The broker may have delivered the message before, perhaps to a process that died while holding it. */
   readonly isRedelivered: boolean
   /** The item in the form in which the source stores it. */
   readonly stored: unknown
-  /** The source's key for the item. Null: the source has none. */
+  /** The source's key for the item. Null: the source has no such value. */
   readonly id: string | null
   /** A key for an item that cannot be read. */
   readonly key: string

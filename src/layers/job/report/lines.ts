@@ -64,7 +64,7 @@ export function progressLine(progress: JobProgress): string {
 
 export const elsewhere = 'in this run, the rest before it or by another process'
 
-/** The job is finished, but this process did only a part of it: another one took over meanwhile. */
+/** The job is finished, but this process did only part of it: another process took over meanwhile. */
 export function isElsewhere({ status, done, skipped, failed, total }: JobProgress): boolean {
   return status === 'completed' && total !== null && done + skipped + failed < total
 }

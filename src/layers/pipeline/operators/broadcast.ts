@@ -1,6 +1,6 @@
 // Joins each record of any key with one value folded from another stream: rules, settings, exchange rates. An
-// aggregation folds that value, and the value is state; a record is joined with the value as far as the other stream has been
-// read.
+// aggregation folds that value, and the value is state; a record is joined with the current value, which reflects the part of
+// the other stream read so far.
 
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, without } from '../batch.ts'

@@ -36,7 +36,7 @@ export function changesJoined<A, B, R>(
         const [left, right] = after
         const [had, has] = [hasRow(before[0], before[1]), hasRow(left, right)]
         try {
-          // A row of which nothing changes has no result: a tombstone for a key that has none, or one side without a partner.
+          // An unchanged row has no result: a tombstone for a key that has none, or one side without a partner.
           if (has || had) {
             const row = has ? join(left?.value as A | undefined, right?.value as B | undefined) : null
             given.push(row, key, times && hasTimes ? times[i]! : null, order?.[i])

@@ -28,7 +28,7 @@ export interface Interval {
 interface Timed {
   readonly time: number
   readonly value: unknown
-  /** The id of the record, where results have keys. Checkpoints of older versions have none. */
+  /** The id of the record, where results have keys. Checkpoints of older versions lack this. */
   readonly id?: string
   /** In an outer join: the record has had a partner, or was emitted without one. */
   readonly isSettled?: true

@@ -101,7 +101,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   return processing(options, [['onRecord', (value, context) => options.onRecord(value, context)]], hasTimes)
 }
 
-/** Two streams of the same keys share the state of a key. Event time is the lower of both. */
+/** Two streams of the same keys share the state of a key. Its event time is the lower of the two. */
 export function processedBoth<A, B, R, S extends StateSpecs, O extends SideSpecs>(
   options: ProcessBothOptions<A, B, R, S, O>,
   hasTimes: boolean,
@@ -179,7 +179,7 @@ function processing<R, S extends StateSpecs, O extends SideSpecs>(
         throw new ChangedInPlace(what, 'set a new value, made from the one that get() returned', cause)
       }
     }
-    /** Keeps all effects of the function, or none. */
+    /** Applies all effects of the function, or none. */
     const attempt = (place: string, work: () => unknown) => {
       try {
         refuseThenable(work(), `${place} of ${context.name}`, waitBefore)

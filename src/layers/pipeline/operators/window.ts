@@ -213,7 +213,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
       const value = results[i]!
       return isEarly ? { key, start, end, value, isEarly } : { key, start, end, value }
     })
-    // The result belongs to the last moment of its window.
+    // The time of the result is the end of its window.
     this.#next.batch({ values, times: keys.map(() => end - 1), keys })
   }
 }

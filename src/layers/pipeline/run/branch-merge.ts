@@ -131,7 +131,7 @@ function inOrder(arrived: readonly Arrived[], call: (from: Arrived, start: numbe
   const places = orders.map(() => 0)
   for (;;) {
     // Find the batch with the lowest next position, and the end of its stretch. Equal positions are results of one record that
-    // were sent to several instances: the first instance wins.
+    // were sent to several instances: the first instance is used.
     let first = -1
     let place = Number.POSITIVE_INFINITY
     let limit = Number.POSITIVE_INFINITY

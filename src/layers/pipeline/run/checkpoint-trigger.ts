@@ -53,7 +53,7 @@ export class CheckpointTrigger {
     return (this.#timing.entries > 0 && this.#timing.decide().isDue) || this.#isQuiet(flow)
   }
 
-  /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
+  /** A policy that counts records never triggers while none arrives, so results in sinks are published during quiet periods. */
   #isQuiet(flow: Flow): boolean {
     const { each, recoverWithin, loseAtMost } = this.#policy
     const isByTime = each !== undefined || recoverWithin !== undefined || loseAtMost !== undefined

@@ -1,5 +1,5 @@
 // The checkpoints of one run: the coordinator decides, the flow is cut, state is written while records flow, and one commit
-// publishes positions, state and the rows of sinks that write to the store. Sinks that commit outside do so afterwards.
+// publishes positions, state and the rows of sinks that write to the store. Sinks in other systems commit afterwards.
 
 import { assert } from '../../../core/assert.ts'
 import type { ManifestId } from '../../../core/coordinate.ts'

@@ -5,9 +5,9 @@ import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 
 /**
- * A run that was paused and replaced first meets the effects of that: a transaction that a broker ended, a slot that another
- * consumer holds. The real reason is FENCED, with the first error as its cause. Following a hint of the first error would
- * produce results twice.
+ * A run that was paused and replaced first encounters the effects of the replacement: a transaction that a broker ended, a slot
+ * that another consumer holds. The real reason is FENCED, with the first error as its cause. Following a hint of the first error
+ * would produce results twice.
  */
 export async function whyEnded({ store }: Kernel, taken: StateTimeline, error: unknown): Promise<unknown> {
   if (isReprise(error, 'FENCED', 'CANCELLED', 'ABORTED', 'CLOSED')) return error

@@ -66,7 +66,7 @@ async function flowOfOne(engine: Host, { timeline }: Head): Promise<FlowView | n
   return { from: 'checkpoint', ...header.flow, checkpoint, failures: 0, lastFailure: null, tasks: [] }
 }
 
-/** Combines tasks: sums of counters, means of shares, the lowest watermark and the oldest moment. */
+/** Combines tasks: sums of counters, means of shares, the lowest watermark and the oldest time. */
 export function together(tasks: readonly string[], views: readonly FlowView[]): FlowView | null {
   const [first, ...others] = views
   if (!first) return null

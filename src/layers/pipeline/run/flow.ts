@@ -287,8 +287,8 @@ export class Flow {
   }
 
   /**
-   * Sends letters back to the operators and sources that could not process them. Default: all letters. Sends none if one has
-   * no receiver.
+   * Sends letters back to the operators and sources that could not process them. Default: all letters. Sends no letter back if
+   * one of them has no receiver.
    */
   async redrive(given?: readonly number[]): Promise<number> {
     // After the barrier at the sources, a letter that is sent back would be in none of the captured states.

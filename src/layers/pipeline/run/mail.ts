@@ -56,7 +56,7 @@ export async function applyEarlier(engine: Host, taken: StateTimeline, run: Lett
   return applied
 }
 
-/** `applied`: requests that were carried out before. Returns a function that stops listening. */
+/** `applied`: requests that were already carried out. Returns a function that stops listening. */
 export function listenForMail(
   engine: Host,
   taken: StateTimeline,

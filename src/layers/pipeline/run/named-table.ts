@@ -42,7 +42,7 @@ export function partName({ operator, name, index }: TableName): string {
   return index === null ? `${operator}/${name}` : `${operator}/${name}:${index}`
 }
 
-/** Whether the next checkpoint writes this table in full. `storedCells`: the cells of its blocks; undefined: it has none. */
+/** Whether the next checkpoint writes this table in full. `storedCells`: the cells of its blocks; undefined: it has no blocks. */
 export function isDueInFull(storedCells: number | undefined, { changed, size }: StateTable<unknown>): boolean {
   return storedCells === undefined || storedCells + changed > storedMax * size + cellsFree
 }

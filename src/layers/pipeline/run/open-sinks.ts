@@ -47,7 +47,7 @@ export async function openSinks(
   return writers
 }
 
-/** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
+/** A resource that does not close in time is abandoned: the next process that opens it must tolerate this in any case. */
 export async function closeAll(
   engine: Engine,
   pipeline: string,

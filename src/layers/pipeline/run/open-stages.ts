@@ -27,7 +27,7 @@ export function stagePlanOf(
   return planOf(name, graph, scale, threads)
 }
 
-/** Loads the threads only here: other runtimes have none. */
+/** Loads the threads only here, because other runtimes have no threads. */
 export async function openStages({ kernel, clock }: Host, of: Omit<StagesOf, 'codec' | 'clock'>): Promise<Stages> {
   if (isStageThread in globalThis) {
     const what = `the module of the pipeline ${of.name} runs it when a thread loads the module: define it in a module that starts no pipeline`

@@ -48,7 +48,7 @@ export class Pace {
     const ms = this.#clock.elapsed() - startedMs
     this.#computedMs += ms
     if (count <= 0) return count
-    // A single slow batch may be caused by garbage collection: the size grows again at once.
+    // A single slow batch may be caused by garbage collection: the size then grows back at once.
     if (ms > 2 * sliceMs) this.#records = Math.max(1, Math.floor((Math.min(count, this.#records) * sliceMs) / ms))
     else if (count >= this.#records && ms < sliceMs) this.#records = Math.min(batchRecords, 2 * this.#records)
     return count

@@ -212,7 +212,7 @@ export class Origins implements OperatorOrigins {
 
   #arrive(name: string, time: number | null, parts: readonly string[]): RecordOrigin {
     const [cause, path, isTimed] = [this.#causeOf(time), this.#path, this.#isTimed]
-    // Without a record and a time nothing identifies the result: it is another one each time.
+    // Without a record and a time nothing identifies the result, so each attempt gets a new key.
     if (cause === this.#unnamedCause) return { cause, path, isTimed, times: this.#unnamed++ }
     const seen = JSON.stringify([name, cause, path, ...parts])
     // The same result again from one record: a function may emit it twice.
@@ -223,7 +223,7 @@ export class Origins implements OperatorOrigins {
   }
 
   /**
-   * The origin of a record that fails now. A single record of a cause is processed again as if it had not failed. One of
+   * The origin of a failing record. A single record of a cause is processed again as if it had not failed. One of
    * several records may produce the same result as another, and they must not share a key: it becomes a cause of its own.
    */
   setAside(name: string, record: PoisonRecord): RecordOrigin {

@@ -136,7 +136,7 @@ async function readTable(
 ): Promise<StoredSegment[]> {
   const segments: StoredSegment[] = []
   const { cells, stored } = header.tables[name] ?? { cells: 0, stored: 0 }
-  // There are as many stored cells as keys: each key is stored once, and none was deleted.
+  // The number of stored cells equals the number of keys: each key is stored once, and no key was deleted.
   const areDistinct = stored === cells
   for (let i = 0; ; i++) {
     const part = parts.find((each) => each.name === `${name}/${i}`)

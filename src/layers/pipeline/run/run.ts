@@ -461,7 +461,7 @@ export class PipelineRun {
       })
       const consume = [...applied]
       applied.clear()
-      // The last checkpoint contains them; a cancelled run made none.
+      // The last checkpoint contains them; a cancelled run made no checkpoint.
       if (consume.length > 0 && report.status !== 'cancelled') await taken.write({ consume })
       return report
     } finally {

@@ -166,7 +166,7 @@ export class RunningSource {
   }
 
   /**
-   * Passes records on with watermarks between them wherever that matters: as soon as a watermark reaches a time that an
+   * Passes records on with watermarks between them where the position matters: as soon as a watermark reaches a time that an
    * operator waits for, and on both sides of a late record. Results are then those of one record at a time. Returns the
    * remaining records.
    */

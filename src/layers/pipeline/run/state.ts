@@ -41,7 +41,7 @@ export interface PipelineState {
   readonly parallelism: number
   /** Positions by source and partition. */
   readonly sources: Readonly<Record<string, readonly (readonly [partition: string, position: unknown])[]>>
-  /** The kind of positions, by source. Checkpoints of earlier versions have none. */
+  /** The kind of positions, by source. Checkpoints of earlier versions lack this. */
   readonly sourceKinds?: Readonly<Record<string, string>>
   /** The kind of state, by operator with state. */
   readonly operators: Readonly<Record<string, string>>

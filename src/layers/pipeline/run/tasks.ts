@@ -39,7 +39,7 @@ export interface TasksOf {
 export interface TasksStatus {
   /** The number of tasks that run here. */
   readonly running: number
-  /** The number of partitions that are known here to have ended, among all partitions. */
+  /** The number of partitions that are known to this process to have ended, among all partitions. */
   readonly done: number
   readonly partitions: number
   /** The number of records read by tasks that run or ran here. */
@@ -73,7 +73,7 @@ export class PipelineTasks {
   /** The number of partitions by which the keys of this pipeline are divided; null: not known yet. */
   #keyedPartitions: number | null = null
   #isRefused = false
-  /** Set when every partition has ended, here or elsewhere. */
+  /** Set when every partition has ended, in this process or another. */
   readonly ended = new Latch()
   #announced: number | null = null
   /** The source whose partitions are being listed, and since when. */
@@ -138,7 +138,7 @@ export class PipelineTasks {
     }
   }
 
-  /** Announces at once, not with the next heartbeat: other processes must count a process that has no tasks yet. */
+  /** Announces immediately, not with the next heartbeat: other processes must count a process that has no tasks yet. */
   async #announce(parts: number): Promise<void> {
     if (this.#announced === parts) return
     const { worker } = this.#of.engine

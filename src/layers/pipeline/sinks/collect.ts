@@ -5,7 +5,7 @@ import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
 export interface Collected<T> extends Sink<T> {
-  /** Committed results, in order. They live as long as this value: a new process starts with none. */
+  /** Committed results, in order. They live as long as this value: a new process starts without results. */
   readonly values: readonly T[]
 }
 

@@ -101,7 +101,7 @@ interface Group {
   readonly rows: (readonly unknown[])[]
 }
 
-/** Groups neighbours with the same columns into one statement. A repeated key starts a new group: the later row wins. */
+/** Groups neighbours with the same columns into one statement. A repeated key starts a new group: the later row is kept. */
 function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Group[] {
   const { key = [] } = options
   const groups: Group[] = []

@@ -111,5 +111,5 @@ export function fromPlainError({ code, name, message, stack, hint }: PlainError)
 /** The global mark of a worker thread of a pipeline. */
 export const isStageThread: unique symbol = Symbol.for('reprise.pipeline.thread')
 
-/** A thread ended by itself. The run resumes from its checkpoint with another one. */
+/** A thread ended by itself. The run resumes from its checkpoint with a new thread. */
 export class ThreadDied extends RepriseError {}

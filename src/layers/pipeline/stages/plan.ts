@@ -40,7 +40,7 @@ export interface StageView {
   readonly threads: readonly number[]
   /** The parts call each other: no record is copied between them. */
   readonly parts: readonly string[]
-  /** Why the records of this stage cross to it. */
+  /** The reason the records of this stage cross to it. */
   readonly why: string
 }
 

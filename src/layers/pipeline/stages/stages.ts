@@ -34,7 +34,7 @@ export interface StagesOf {
 export interface MainParts {
   ports(outputs: TaskOutputs): WiringPorts
   letter(operator: string, record: PoisonRecord, error: string, at: number): void
-  /** Runs in the turn in which a task of the main thread is captured, or when the capture of another one arrives. */
+  /** Runs in the turn in which a task of the main thread is captured, or when the capture of another task arrives. */
   captured(task: number, checkpoint: number, captures: readonly CapturedTable[]): void
   fail(error: unknown): void
 }

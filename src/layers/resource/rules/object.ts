@@ -82,7 +82,7 @@ export type NewCondition = Pick<Condition, 'type' | 'status' | 'reason' | 'messa
 export interface Precondition {
   /** The object has not changed since this revision. */
   readonly revision?: number | undefined
-  /** The object has this uid; another one of the same name does not match. */
+  /** The object has this uid; a different object with the same name does not match. */
   readonly uid?: string | undefined
 }
 

@@ -1,5 +1,5 @@
-// The bytes a download requests (RFC 9110): one range, or all of them. A request for several ranges receives the whole, which
-// the RFC permits.
+// The bytes a download requests (RFC 9110): one range, or all of them. A request for several ranges receives the whole file,
+// which the RFC permits.
 
 export type Wanted =
   | { readonly kind: 'whole' }

@@ -72,7 +72,7 @@ export type UploadEvent =
     }
   /** All bytes are durable. */
   | { readonly type: 'filled'; readonly etag: string; readonly hasHandler: boolean }
-  /** Recorded before onComplete is called: if its process dies in it, the next one knows. */
+  /** Recorded before onComplete is called: if its process dies during the call, the next process knows. */
   | { readonly type: 'called' }
   /** The engine closed during the call, which then does not count. */
   | { readonly type: 'uncalled' }

@@ -286,7 +286,7 @@ function keyOf({ keyUsed }: Command): { readonly key?: string } {
   return keyUsed === null ? {} : { key: keyUsed }
 }
 
-/** `ms`: how long the call took; undefined if it was not called now. */
+/** `ms`: the duration of the call; undefined if it was not called. */
 function doneOf(
   { id, keyUsed }: Command,
   result: unknown,
@@ -321,7 +321,10 @@ export function dependsOn(
 /** Rate limits and breakers of steps: one for each step name of a workflow, shared by all of its runs in this process. */
 const gates = new WeakMap<object, Map<string, CallGate>>()
 
-/** Returns null if the step has neither. A step whose settings differ between calls has one gate per set of settings. */
+/**
+ * Returns null if the step has neither `compensate` nor `undo`. A step whose settings differ between calls has one gate per set
+ * of settings.
+ */
 function gateOf(
   definition: object,
   step: string,

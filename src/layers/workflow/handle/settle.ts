@@ -1,5 +1,5 @@
 // A person's decision on a held step or a stuck compensation. The run ignores a decision on anything else, so it is
-// refused here, where the caller learns of it. Only the first decision counts: a repetition is accepted, a different
+// refused here, where the caller sees the refusal. Only the first decision counts: a repetition is accepted, a different
 // one is refused with the author and content of the first, even if no process works on the run and both are in its
 // mail.
 

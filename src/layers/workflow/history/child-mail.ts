@@ -1,5 +1,5 @@
 // Mail between runs, read from a run's history: a child that ends reports to its parent, once per generation. Mail that
-// a rollback undid no longer counts, on either side.
+// a rollback undid is ignored on both sides.
 
 import type { Exchanged, ExchangeReader, SentMail } from '../../../engine/model/exchange-reader.ts'
 import type { ParentLink } from './entries.ts'

@@ -1,6 +1,6 @@
 // The steps that depend on a step, from history alone. A step that declares `after` depends on the steps that it names.
 // Every other command depends on each outcome that its code could have observed: recorded before the command was issued
-// (`since`), and not in a branch beside its own. Both rules name too many steps rather than too few.
+// (`since`), and not in a branch beside its own. Both rules err on the side of naming too many steps.
 
 import type { Item } from './entries.ts'
 

@@ -244,7 +244,7 @@ function askedWith({ rerunKeys = [] }: RunState, key: string | undefined): Pick<
   return key === undefined ? {} : { rerunKeys: [...rerunKeys, key].slice(-rerunKeysKept) }
 }
 
-/** A run that had ended has its whole time limit again, from now. */
+/** A run that had ended gets its full time limit again. */
 function limited({ started }: RunState, deadline: number | undefined, time: number): Partial<RunState> {
   return deadline === undefined ? {} : { started: { ...started!, deadline }, limitedFrom: time }
 }

@@ -19,7 +19,7 @@ export function outsideOf(state: RunState, hash: Hash, inherited: readonly Inher
     return {
       id: readableId(id),
       name: readableId(id),
-      // A step whose call never read its key passed none to the outside.
+      // A step whose call never read its key passed no key to the outside.
       key: key ?? (state.identity ? null : formerStepKey(hash, base, state.generation, id)),
       ...how,
       ...(owner !== null && { inheritedFrom: owner }),

@@ -85,7 +85,7 @@ function outcomes({ journal, updates }: RunState): Record<string, unknown> {
   })
 }
 
-/** By readable names. A name that another command has already is replaced with the id, so that none hides the other. */
+/** By readable names. A name that another command has already is replaced with the id, so that neither hides the other. */
 function named<T>(entries: readonly (readonly [id: string, value: T])[], show: (value: T) => unknown) {
   const found = new Map<string, unknown>()
   for (const [id, value] of entries) {

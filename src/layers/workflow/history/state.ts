@@ -48,7 +48,7 @@ export interface RunState {
   readonly salts?: readonly { readonly after: number; readonly salt: string }[]
   /** The run's name, and its life if not the first. Ids of children begin with it. */
   readonly keyBase: string
-  /** The run's queue has admitted it, or it has none. */
+  /** The run's queue has admitted it, or it has no queue. */
   readonly isAdmitted: boolean
   readonly journal: Journal
   readonly lastAt: number

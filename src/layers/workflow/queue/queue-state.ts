@@ -174,7 +174,7 @@ export function nextTurns(
     if (runs.length >= rate.left) return { runs, wakeup: rate.wakeup }
     const { run, key } = state.waiting.get(place)!
     const more = taken.get(key) ?? 0
-    // The whole line waits.
+    // All waiting runs keep waiting.
     if (key !== '' && (state.inKey.get(key) ?? 0) + more >= perKey) continue
     taken.set(key, more + 1)
     runs.push(run)

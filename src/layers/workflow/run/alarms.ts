@@ -17,7 +17,7 @@ export class Alarms {
   readonly #clock: Clock
   readonly #now: () => number
   readonly #onDue: () => void
-  /** Null until the first alarm is set: most runs have none, and there are many runs. */
+  /** Null until the first alarm is set: most runs have no alarms, and there are many runs. */
   #alarms: Map<string, SetAlarm> | null = null
   #cancel: (() => void) | null = null
   #armedFor = Number.POSITIVE_INFINITY

@@ -52,7 +52,7 @@ export class Attempt implements StepCall, CallInFlight {
     return this.#heart?.last ?? this.startedAt
   }
 
-  /** How long the call has taken until now. */
+  /** The duration of the call so far. */
   get ms(): number {
     return Math.max(0, Math.round(this.#run.kernel.clock.elapsed() - this.startedAt))
   }

@@ -1,4 +1,4 @@
-// The code of a run: its execution against history, and the parts that start over with it. Entries that became durable are
+// The code of a run: its execution against history, and the parts that restart with it. Entries that became durable are
 // delivered to it; some of them make it start over.
 
 import type { RepriseError } from '../../../core/errors.ts'

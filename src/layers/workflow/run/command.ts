@@ -1,4 +1,4 @@
-// A command: a request of the code that has an outcome, now or later. It settles once; the first outcome wins.
+// A command: a request of the code that has an outcome, now or later. It settles once, with the first outcome.
 
 import type { Item } from '../history/entries.ts'
 import type { KeyedStep } from './key.ts'

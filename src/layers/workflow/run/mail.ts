@@ -94,7 +94,7 @@ export class Mail {
     this.#run.spawn(() => this.read())
   }
 
-  /** Processes mail and due alarms, in the order of facts. Returns how many of both. */
+  /** Processes mail and due alarms, in the order of facts. Returns the number of both. */
   read(): Promise<number> {
     this.#reading ??= this.#read().finally(() => {
       this.#reading = null
@@ -134,7 +134,7 @@ export class Mail {
     this.#run.spawn(() => this.read())
   }
 
-  /** A read that is in progress may have begun too early. */
+  /** A read in progress may have begun too early. */
   async #readAnew(): Promise<void> {
     await this.#reading
     await this.read()

@@ -130,7 +130,7 @@ export class Recorder {
     return await this.#persist({ entries: stamped, extras: whole, before, otherwise })
   }
 
-  /** Adds an entry to the next commit: it is of no use without the next entry. */
+  /** Adds an entry to the next commit: it is useless without the next entry. */
   alongNext(entry: Draft): void {
     const time = leaveScope(() => this.stamp())
     this.#extras = { ...this.#extras, entries: [...this.#extras.entries, { ...entry, time }] }

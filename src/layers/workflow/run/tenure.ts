@@ -54,7 +54,7 @@ export class Tenure {
     return this.#left.wait()
   }
 
-  /** Fires when this process must release the run. Created on first access: most runs need none. */
+  /** Fires when this process must release the run. Created on first access: most runs do not need it. */
   get stopSignal(): AbortSignal {
     this.#stop ??= new AbortController()
     return this.#stop.signal

@@ -18,7 +18,7 @@ export interface Status {
   readonly code?: number
 }
 
-/** A refusal in the form of Kubernetes that has no code of ours. */
+/** A refusal in Kubernetes format without a Reprise code. */
 export class Refused extends Error {
   override readonly name: string = 'Refused'
   readonly status: Status

@@ -36,7 +36,7 @@ export class AckMark {
     this.#aside = asideOf(databaseFile)
   }
 
-  /** Two processes may write at once; the larger position of the two slots counts, and either is a lower bound. */
+  /** Two processes may write at once; the larger position of the two slots is used, and each is a lower bound. */
   write(position: number, body: Uint8Array): void {
     this.#handle ??= openForWriting(this.#file)
     const slot = this.#slot

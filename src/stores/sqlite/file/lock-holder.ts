@@ -24,7 +24,7 @@ export function lockHolder(file: string): LockHolder | null {
   return pid === null ? null : holderWith(pid)
 }
 
-/** Another process that has the file open: each has a lock on it or its log. Null: none; undefined: not reported. */
+/** Another process that has the file open: each has a lock on it or its log. Null: no holder; undefined: not reported. */
 export function otherUser(file: string): LockHolder | null | undefined {
   const locks = readText('/proc/locks')
   if (locks === null) return undefined

@@ -109,13 +109,13 @@ export class Reader {
     return this.#connected!.state === null
   }
 
-  /** A file that is read directly shows nothing about how it is written. */
+  /** A file that is read directly gives no information about its writers. */
   durability(): Readonly<Record<string, string>> {
     const connection = this.connection()
     return this.#connected!.state === null ? { ...connection.durability() } : { access: 'read only' }
   }
 
-  /** Changes when any process has written. */
+  /** Changes whenever a process has written. */
   dataVersion(): number {
     const connection = this.connection()
     const state = this.#connected!.state === null ? null : stateOf(this.#options.file)

@@ -28,7 +28,7 @@ export class InPlace {
   readonly #main: Stats | undefined
   readonly #hasLog: boolean
   #log: Stats | undefined
-  /** The folder's state when both files were last found in place; undefined: it proves nothing. */
+  /** The folder's state when both files were last found in place; undefined: unknown. */
   #folder: Stats | undefined
   #lookedAt = 0
 

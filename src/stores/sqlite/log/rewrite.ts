@@ -34,7 +34,7 @@ export function rewriteRuns(writing: Writing, change: Change, after: string | nu
       count.changed += wanted
     }
   }
-  // A row is added after these: rows that could not be rewritten now are then settled, and no longer the acknowledged one.
+  // A row is added after these: rows that could not be rewritten are then settled, and are no longer the last acknowledged row.
   if (count.changed + count.left > 0) writing.hasOtherChanges = true
   return { ...count, next: rows.length >= Math.max(1, limit) ? String(reached) : null }
 }

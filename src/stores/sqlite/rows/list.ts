@@ -50,7 +50,7 @@ function isEqual(a: Parameters<typeof searchValue>[0], b: Parameters<typeof sear
   return searchValue(a) === searchValue(b)
 }
 
-/** Uses the attribute, owner or status with the fewest rows; null if there is none, or it has too many. */
+/** Uses the attribute, owner or status with the fewest rows; null if there is no such index, or it has too many rows. */
 function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
   const lists = Object.entries(query.attributes ?? {}).map(([key, value]): List => {
     const pair = [JSON.stringify(key), searchValue(value)] as const

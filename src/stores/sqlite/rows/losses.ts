@@ -47,7 +47,7 @@ function more(left: number): StoreLoss {
   return { timeline: null, where: 'file', what: `${left} more losses, which are not named here` }
 }
 
-/** A damaged record still shows that there was a loss, which a person must accept all the same. */
+/** A damaged record still shows that there was a loss, which a person must still accept. */
 function illegible(id: string): LossRecord {
   const what = 'the record of what an earlier repair lost does not match its checksum'
   return { id, at: 0, kept: null, lost: [{ timeline: null, where: 'reprise_meta', what }] }

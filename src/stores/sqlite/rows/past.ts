@@ -1,7 +1,7 @@
 // The lives of forgotten ids (ports.ts, past): one small row per id, by the digest of its name. The row named '' holds the
 // life above which ids without a past start. An index repeats every column as a second copy: a row with a damaged name would
 // not be found, and its id would reuse the keys of its first life. A life is therefore read from both, and an intact row of
-// either counts; of two, the higher life.
+// either counts; if both are intact, the higher life is used.
 
 import { createHash } from 'node:crypto'
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'

@@ -138,7 +138,7 @@ export function witnessedHead(row: SqlRow): HeadState {
   throw damaged(`the head of ${name} differs from its last write`, { timeline: name })
 }
 
-/** Nothing in the head of a timeline ever decreases. Null: neither is newer, and they differ. */
+/** Nothing in the head of a timeline ever decreases. Null: they differ, and neither is newer. */
 export function newerOf(a: HeadState, b: HeadState): HeadState | null {
   const order = [
     a.epoch - b.epoch,

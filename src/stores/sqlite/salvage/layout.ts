@@ -16,7 +16,7 @@ export interface SchemaObject {
 const firstRoot = 3
 const indexKinds = [2, 10]
 
-/** `ours` as in a new file, with the roots that fit all known facts about this one; null: none fit. */
+/** `ours` as in a new file, with the roots that fit all known facts about this one; null: no roots fit. */
 export function layoutOf(
   file: PageFile,
   ours: readonly SchemaObject[],
@@ -27,7 +27,7 @@ export function layoutOf(
       (each) => each.root === 0 || layout.every(({ name, root }) => (name === each.name) === (root === each.root)),
     )
   if (fits(ours)) return ours
-  // Try the largest number first: a tree of ours may be taken for a foreign one, whose rows are kept; never the reverse.
+  // Try the largest number first: one of our trees may be taken for a foreign one, whose rows are kept; never the reverse.
   for (let others = file.roots().length - ours.length; others >= 0; others--) {
     const layout = vacuumed(ours, others)
     if (fits(layout) && layout.every((object) => isOfKind(file, object))) return layout

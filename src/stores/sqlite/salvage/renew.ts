@@ -47,7 +47,7 @@ export interface RenewOptions {
   readonly now: number
 }
 
-/** Connections of this process may end a little late. */
+/** Connections of this process may close slightly late. */
 const waitMsMin = 2000
 const attemptsMin = 20
 const pauseMs = 20
@@ -211,7 +211,7 @@ function parsed(text: string): { pid?: number; started?: string } {
   try {
     return JSON.parse(text)
   } catch {
-    // The note is torn: its writer died in the middle.
+    // The note is torn: its writer died while writing it.
     return {}
   }
 }

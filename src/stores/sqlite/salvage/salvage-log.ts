@@ -75,7 +75,7 @@ export function salvageLog(work: Salvage): SalvagedLog {
   return { damaged: broken, goneFrom, end: { position, body } }
 }
 
-/** A row that is not whole as stored. */
+/** A row that is incomplete as stored. */
 interface Found {
   /** Its stored number; null: it cannot be read. */
   readonly at: number | null
@@ -141,7 +141,7 @@ interface Gaps {
 function fillGaps({ from, to, options }: Salvage): Gaps {
   const recordedStart = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
   const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
-  // No page of the log is damaged, and it begins elsewhere than recorded: the recorded start is damaged.
+  // No page of the log is damaged, but it does not begin where recorded: the recorded start is damaged.
   const isWrong = recordedStart !== first && !(recordedStart === undefined && first === 1) && !from.isBad('reprise_log')
   const isLost = isWrong || (from.isBad('reprise_meta') && recordedStart === undefined)
   const start = isLost ? first : Number(recordedStart ?? 1)

@@ -65,7 +65,7 @@ function salvageMeta({ from, to }: Salvage): void {
   }
 }
 
-/** Copies each namespace's identity from the intact one of its two copies; of two, from the one that is read. */
+/** Copies each namespace's identity from the intact one of its two copies; if both are intact, from the copy that is read. */
 function salvageIdentities({ from, to, rebuilt }: Salvage): void {
   const places = [
     ...[...from.rows('reprise_identity')].map(({ space, value }) => [Number(space), value] as const),

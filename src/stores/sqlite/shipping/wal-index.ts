@@ -30,7 +30,7 @@ export function readWalIndex(handle: number): WalIndexHead | null {
     if (readSync(handle, bytes, 0, bytes.length, 0) < bytes.length) return null
     const head = decode(bytes)
     if (head !== 'torn') return head
-    // Another process writes it at this very moment: wait for a few instructions.
+    // Another process is writing it right now: wait for a few instructions.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1)
   }
   throw damaged('the index of the write-ahead log stays inconsistent: its writer may have died')

@@ -68,7 +68,7 @@ function startOf(mark = ''): readonly [part: number, from: number] {
   return part < 0 ? [0, 0] : [part, Number(from) || 0]
 }
 
-/** Reads as many rows at once as fit into a few milliseconds, and yields in between. */
+/** Reads as many rows per batch as fit into a few milliseconds, and yields between batches. */
 class Slices {
   readonly #inspection: Inspection
   readonly #faults: readonly StoreFault[]

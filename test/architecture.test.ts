@@ -105,7 +105,7 @@ describe('the sources', () => {
       'src/layers/job/shard.ts',
       'src/layers/pipeline/operators/calls.ts',
       'src/layers/workflow/history/outside-calls.ts',
-      'src/layers/workflow/run/key.ts',
+      'src/layers/workflow/run/step-key.ts',
     ])
     // One place per model derives its keys, and one the identities that they start from.
     const deriving = (name: RegExp) =>
@@ -115,7 +115,7 @@ describe('the sources', () => {
       'src/layers/agent/calls.ts',
       'src/layers/job/shard.ts',
       'src/layers/pipeline/run/record-origins.ts',
-      'src/layers/workflow/run/key.ts',
+      'src/layers/workflow/run/step-key.ts',
     ])
     expect(deriving(/^identityOf$/)).toEqual(['src/engine/storage/store-identity.ts'])
   })

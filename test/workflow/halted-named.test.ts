@@ -53,7 +53,7 @@ const halted = [
   {
     timeline: 'workflow/trip/r',
     status: 'held',
-    reason: 'went back to hotel: hotel was not undone (the hotel does not answer)',
+    reason: 'went back to hotel: hotel is still in effect (the hotel does not answer)',
     halt: async (w: World) => void (await (await w.engine()).run(trip, { id: 'r' })),
   },
   {

@@ -66,7 +66,7 @@ onEveryStore('a saga that cannot be undone', (world) => {
     const run = await rp.run(trip, { id: 't' })
     const error = await run.result().catch((thrown) => thrown)
     expect(error).toMatchObject({ code: 'HELD', data: { waits: [{ kind: 'restored', name: 'hotel' }] } })
-    expect(error.message).toContain('hotel was not undone (the hotel does not answer)')
+    expect(error.message).toContain('hotel is still in effect (the hotel does not answer)')
     expect((await run.state()).restored).toMatchObject({ to: 'hotel', stands, undone: ['flight'], isHeld: true })
     expect(counted(calls)).toEqual(firstTime)
     await rp.close()

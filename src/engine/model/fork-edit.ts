@@ -101,12 +101,12 @@ export function markOf(
   if (!edit && key === undefined) return null
   const { set, unset, by } = edit ?? { set: {}, unset: [], by: null }
   const names = [...Object.keys(set), ...unset, ...(edit && 'input' in edit ? ['input'] : [])]
-  const asked = key === undefined ? null : kernel.codec.encode({ key, parent, set, unset, input: edit?.input })
+  const requestBytes = key === undefined ? null : kernel.codec.encode({ key, parent, set, unset, input: edit?.input })
   return {
     edited: names.slice(0, namesKept).map((name) => name.slice(0, nameLengthMax)),
     count: names.length,
     by,
-    ...(asked && { asked: toHex(kernel.hash(asked)) }),
+    ...(requestBytes && { asked: toHex(kernel.hash(requestBytes)) }),
   }
 }
 

@@ -212,9 +212,9 @@ export class OpenTimeline<State> {
       if (options === undefined) return this.#writer.write(drafts, null)
       const { signal, expect, ...given } = options
       throwIfAborted(signal, this.id)
-      const along = given.release ? this.#releasing(given) : given
-      if (along.attributes) this.#attributes.take(along.attributes)
-      return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal, expect)
+      const extras = given.release ? this.#releasing(given) : given
+      if (extras.attributes) this.#attributes.take(extras.attributes)
+      return this.#writer.write(drafts, Object.keys(extras).length > 0 ? extras : null, signal, expect)
     } catch (error) {
       return Promise.reject(error)
     }
@@ -282,12 +282,12 @@ export class OpenTimeline<State> {
   }
 
   async mark(mark: ManifestMark, attributes: CommitExtras['attributes'] = {}): Promise<void> {
-    await this.#aside({ marks: [mark], ...(Object.keys(attributes).length > 0 && { attributes }) })
+    await this.#writeExtras({ marks: [mark], ...(Object.keys(attributes).length > 0 && { attributes }) })
   }
 
   /** For the checkpointer: stores its measurements as engine attributes. */
   async note(attributes: CommitExtras['attributes'] & object): Promise<void> {
-    await this.#aside({ attributes })
+    await this.#writeExtras({ attributes })
   }
 
   /** For a shared timeline without ownership: the next write takes it. */
@@ -348,14 +348,14 @@ export class OpenTimeline<State> {
   }
 
   /** The last holder releases the timeline: queued entries are written, and other processes can take it at once. */
-  async close(along: CommitExtras = {}): Promise<void> {
+  async close(extras: CommitExtras = {}): Promise<void> {
     this.#holders -= 1
-    if (this.#holders <= 0) await this.shut(along)
+    if (this.#holders <= 0) await this.shut(extras)
   }
 
   /** Releases it for all holders in this process. */
-  shut(along: CommitExtras = {}): Promise<void> {
-    this.#closing ??= this.#shut(along)
+  shut(extras: CommitExtras = {}): Promise<void> {
+    this.#closing ??= this.#shut(extras)
     return this.#closing
   }
 
@@ -364,16 +364,16 @@ export class OpenTimeline<State> {
     return this.#closing
   }
 
-  async #aside(along: CommitExtras): Promise<void> {
-    if (this.#sharing) await commitAside(this.#kernel, this.id, along)
-    else await this.#writer.write(noDrafts, along)
+  async #writeExtras(extras: CommitExtras): Promise<void> {
+    if (this.#sharing) await commitAside(this.#kernel, this.id, extras)
+    else await this.#writer.write(noDrafts, extras)
   }
 
-  async #shut(along: CommitExtras): Promise<void> {
+  async #shut(extras: CommitExtras): Promise<void> {
     try {
       await this.#checkpointer?.stop()
-      if (this.isOwner) await this.#writer.write(noDrafts, this.#releasing({ ...along, release: true }))
-      else if (this.#isLeftOwned) await this.#letGo()
+      if (this.isOwner) await this.#writer.write(noDrafts, this.#releasing({ ...extras, release: true }))
+      else if (this.#isLeftOwned) await this.#releaseBroken()
       else if (this.#writer.broken && this.#writer.broken.code !== 'FENCED') this.#kernel.onStray?.(this.id)
     } catch (error) {
       if (!isReprise(error, 'FENCED', 'NOT_FOUND')) this.#kernel.onStray?.(this.id)
@@ -390,13 +390,13 @@ export class OpenTimeline<State> {
   }
 
   /** Releases it at once instead of at the end of this process. */
-  async #letGo(): Promise<void> {
+  async #releaseBroken(): Promise<void> {
     await releaseLeft(this.#kernel, { timeline: this.id, epoch: this.epoch })
   }
 
-  #releasing(along: CommitExtras): CommitExtras {
+  #releasing(extras: CommitExtras): CommitExtras {
     const own = this.#checkpointer?.releasing() ?? {}
-    return Object.keys(own).length > 0 ? { ...along, attributes: { ...along.attributes, ...own } } : along
+    return Object.keys(own).length > 0 ? { ...extras, attributes: { ...extras.attributes, ...own } } : extras
   }
 
   /** Refuses further writes without a commit: another process owns it now, or this process must stop. */

@@ -384,11 +384,11 @@ export class JobRun<T = unknown> {
     const last = held[held.length - 1]
     if (held.length <= fair || this.#stopping || !last || held.some((shard) => shard.isLeaving)) return false
     last.isLeaving = true
-    this.#letGo(last).catch((error) => this.#fail(error))
+    this.#drainAndRelease(last).catch((error) => this.#fail(error))
     return true
   }
 
-  async #letGo(shard: Shard<Task<T>>): Promise<void> {
+  async #drainAndRelease(shard: Shard<Task<T>>): Promise<void> {
     await this.#items.leave(shard)
     if (shard.lost || this.#stopping) return
     await this.#items.settle(shard)

@@ -15,6 +15,7 @@ export {
 } from './check/check.ts'
 export { type PipelineDefaults, type PipelineDefinition, pipeline } from './definition.ts'
 export type { CallContext, CallOptions } from './operators/calls.ts'
+export type { WindowResult } from './operators/fixed-window.ts'
 export type { LeftOf, Outer, RightOf } from './operators/joined.ts'
 export {
   type ListState,
@@ -43,7 +44,6 @@ export {
 export type { KeyedResult } from './operators/running-aggregate.ts'
 export type { JoinedTable, TableFollower } from './operators/table-join.ts'
 export type { Present } from './operators/tombstones.ts'
-export type { WindowResult } from './operators/window.ts'
 export type { CheckpointKind } from './rules/coordinator.ts'
 export type { FixedWindows, SessionWindows } from './rules/windows.ts'
 export type { MadeCheckpoint } from './run/checkpoints.ts'

@@ -9,7 +9,7 @@ import { pick } from '../batch.ts'
 import { keepsOrder, type MakeOperator, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
-import { Progress } from './window.ts'
+import { Progress } from './fixed-window.ts'
 
 /** The time of a record that passed, and the time until which it is remembered. */
 type Passed = readonly [time: number, until: number]

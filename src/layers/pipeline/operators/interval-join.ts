@@ -16,9 +16,9 @@ import {
 } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
+import { Progress } from './fixed-window.ts'
 import { Joined, type Outer, pairsAgain, sidesOf } from './joined.ts'
 import { mergedInputs } from './union.ts'
-import { Progress } from './window.ts'
 
 export interface Interval {
   readonly fromMs: number

@@ -10,11 +10,11 @@ import type { Batch, Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place-changes.ts'
 import { keepsOrder, type MakeOperator, recordOf, recordPlace, tablesOf } from '../operator.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
+import { Progress } from './fixed-window.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
 import { checkKey } from './transform.ts'
 import { mergedInputs } from './union.ts'
-import { Progress } from './window.ts'
 
 export type StateSpecs = Readonly<Record<string, StateSpec<unknown>>>
 export type StateHandles<S extends StateSpecs> = {

@@ -10,7 +10,7 @@ import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { isForgotten, mergeSession, type SessionWindows } from '../rules/windows.ts'
 import { EarlyKeys } from './early-results.ts'
-import { Progress, type WindowResult } from './window.ts'
+import { Progress, type WindowResult } from './fixed-window.ts'
 
 /** A session changes in place while the table owns it (see `StateTable.own`). */
 interface Session<A> {

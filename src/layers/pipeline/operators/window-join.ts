@@ -6,9 +6,9 @@ import type { Batch } from '../batch.ts'
 import { keepsOrder, type MakeOperator, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../rules/windows.ts'
+import { Progress } from './fixed-window.ts'
 import { Joined, type Outer, pairsAgain, sidesOf } from './joined.ts'
 import { mergedInputs } from './union.ts'
-import { Progress } from './window.ts'
 
 interface Sides<A, B> {
   readonly left: A[]

@@ -163,13 +163,15 @@ export async function loop(
 function boundary(run: BranchingRun, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
   // Code that reaches a boundary after its cancellation continues into the next iteration, and a replay must do the
   // same.
-  const told = run.code.cancelled !== null
+  const isCancelDelivered = run.code.cancelled !== null
   return run.code.execution.ask<Boundary>(scope, id, {
     kind: 'loop',
     start: () => {
       if (!to) return
       const took = run.code.signals.takenBelow(`${id}.${to.n - 1}`)
-      run.spawn(() => run.recorder.record('loop', { id, n: to.n, state: to.state, took, ...(told && { told }) }))
+      run.spawn(() =>
+        run.recorder.record('loop', { id, n: to.n, state: to.state, took, ...(isCancelDelivered && { told: true }) }),
+      )
     },
     onItem: (command, item: Item) => {
       if (item.kind !== 'loop') return

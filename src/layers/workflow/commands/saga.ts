@@ -18,8 +18,8 @@ import { itemsOf } from '../history/journal.ts'
 import { noUndo, own, type RunState } from '../history/state.ts'
 import type { Command } from '../run/command.ts'
 import type { CommandRun } from '../run/command-host.ts'
-import { undoKeyOf } from '../run/key.ts'
 import { enterStep, readableId } from '../run/scope.ts'
+import { undoKeyOf } from '../run/step-key.ts'
 import type { Tenure } from '../run/tenure.ts'
 
 export interface Compensation {
@@ -168,17 +168,17 @@ export class Saga {
     const items = itemsOf(journal)
     const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
     const registered = new Set(due.map(({ command }) => command.id))
-    const stands = since.flatMap((item): StandingStep[] => {
+    const notUndone = since.flatMap((item): StandingStep[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
       const isFailed = item.id === failed.command.id
       const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it has no compensation'
       return [{ step: readableId(item.id), why }]
     })
     // A step that failed may still have happened outside, so its undo was due as well.
-    if (!stands.some(({ step }) => step === readableId(failed.command.id))) {
-      stands.push({ step: readableId(failed.command.id), why: error.message })
+    if (!notUndone.some(({ step }) => step === readableId(failed.command.id))) {
+      notUndone.push({ step: readableId(failed.command.id), why: error.message })
     }
-    const data = { to, stands, undone: Object.keys(undone).map(readableId), error }
+    const data = { to, stands: notUndone, undone: Object.keys(undone).map(readableId), error }
     await run.recorder.record('restored', data, { status: 'held' })
   }
 

@@ -75,7 +75,7 @@ export const namesDetached = 4
 /** From this behaviour on, awaiting a command's promise takes one round of microtasks instead of three. */
 export const awaitsDirectly = 5
 
-// From behaviour 6 on, `started` has the run's identity and a seed of 128 bits. Older runs keep their keys (run/key.ts)
+// From behaviour 6 on, `started` has the run's identity and a seed of 128 bits. Older runs keep their keys (run/step-key.ts)
 // and random values (run/randomness.ts); their forks have an identity and a long seed from the fork point on.
 
 export interface ParentLink {

@@ -68,7 +68,7 @@ export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
   if (state.rolling) add('rollback', '')
   if (state.restored?.isHeld) {
     const { to, stands, error } = state.restored
-    const what = stands.map(({ step, why }) => `${step} was not undone (${why})`).join(', ')
+    const what = stands.map(({ step, why }) => `${step} is still in effect (${why})`).join(', ')
     add('restored', readableId(to), { needsPerson: true, error: what || error.message })
   }
   for (const [kind, id, until] of notes) add(kind, waitName(id), { until })

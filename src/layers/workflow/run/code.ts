@@ -18,11 +18,11 @@ import type { Command } from './command.ts'
 import { Ending, type EndingRun, type Outcome } from './ending.ts'
 import { Execution } from './execution.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
-import { keyOf } from './key.ts'
 import type { Recorder } from './recorder.ts'
 import { Reuse } from './reuse.ts'
 import type { RunTimeline } from './run-timeline.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
+import { keyOf } from './step-key.ts'
 import type { Tenure } from './tenure.ts'
 
 /** The run that the code belongs to. */

@@ -1,9 +1,9 @@
 // A command: a request of the code that has an outcome, now or later. It settles once, with the first outcome.
 
 import type { Item } from '../history/entries.ts'
-import type { KeyedStep } from './key.ts'
 import type { Position } from './observations.ts'
 import { leaveScope, type Scope } from './scope.ts'
+import type { KeyedStep } from './step-key.ts'
 
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
 

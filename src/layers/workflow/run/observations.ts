@@ -1,5 +1,5 @@
 // The observations of a scope: the run's input, results of commands, payloads of signals and updates. Their digest is
-// part of the keys of steps (key.ts): after a restore, code with other observations has another intent.
+// part of the keys of steps (step-key.ts): after a restore, code with other observations has another intent.
 //
 // A scope counts its own observations and those made before it began, never those of parallel branches; the order in
 // which results arrive makes no difference. An observation of undefined carries nothing and is not counted.

@@ -8,8 +8,8 @@ import { type Host, hostOf } from '../../../engine/host/host.ts'
 import { open } from '../../../index.ts'
 import { outsideOf } from '../history/outside-calls.ts'
 import { loadHistory, stateOf } from '../tools/export.ts'
-import { keyOf } from './key.ts'
 import { Observed } from './observations.ts'
+import { keyOf } from './step-key.ts'
 
 const digester = {
   hash: sha256,

@@ -84,7 +84,7 @@ export const copies: readonly CommandRow[] = [
   },
   {
     usage: 'changes [ID]',
-    summary: 'list, resume or abandon unfinished restores, imports and moves',
+    summary: 'list unfinished restores, imports, moves; resume or abandon one',
     options: {
       resume: flag('resume the change'),
       abandon: flag('undo the change, and delete its data'),

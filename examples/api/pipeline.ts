@@ -12,6 +12,7 @@ import {
   comparePipelineState,
   count,
   csvSource,
+  days,
   entrySource,
   every,
   fileSink,
@@ -191,6 +192,18 @@ export default [
     })
     await rp.run(counting).result()
     assert.equal(seen.values[0]!.value, 1)
+  }),
+  example(['days'], async (rp) => {
+    const sums = collectSink<WindowResult<number>>()
+    const daily = pipeline('daily', (p) => {
+      p.from('orders', valueSource(orders), { time: (order) => order.at })
+        .keyBy((order) => order.customer)
+        .window('per-day', days('Europe/Berlin'))
+        .aggregate(sum((order) => order.cents))
+        .to('sums', sums)
+    })
+    await rp.run(daily).result()
+    assert.equal(new Date(sums.values[0]!.start).toISOString(), '1969-12-31T23:00:00.000Z') // midnight in Berlin
   }),
   example(
     ['sliding', 'session', 'every', 'average', 'min', 'max', 'list', 'reduce', 'CountedStream.aggregate'],

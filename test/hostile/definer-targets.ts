@@ -154,6 +154,7 @@ export const definers: Readonly<Record<string, Target>> = {
     rowSink: [{ table: 't', row: () => ({}) }],
     sendSink: [async () => undefined, {}],
     session: ['1m'],
+    days: ['Europe/Berlin'],
     sliding: ['1m', '10s', {}],
     sqlSink: [{ write: () => undefined }],
     sum: [() => 1],

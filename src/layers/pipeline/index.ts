@@ -97,4 +97,13 @@ export type {
   WindowOptions,
   WindowOptionsOf,
 } from './stream.ts'
-export { type CountWindows, every, session, sliding, tumbling, type WindowPlacement, type Windows } from './windows.ts'
+export {
+  type CountWindows,
+  days,
+  every,
+  session,
+  sliding,
+  tumbling,
+  type WindowPlacement,
+  type Windows,
+} from './windows.ts'

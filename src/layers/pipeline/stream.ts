@@ -273,7 +273,12 @@ export class KeyedStream<T> extends Stream<T> {
     windows: Windows | CountWindows,
     given: WindowOptions<Present<T>> | CountWindowOptions = {},
   ): WindowedStream<Present<T>> | CountedStream<Present<T>> {
-    checkKind(`window ${name}`, windows, ['fixed', 'session', 'count'], 'tumbling(), sliding(), session() or every()')
+    checkKind(
+      `window ${name}`,
+      windows,
+      ['fixed', 'session', 'count'],
+      'tumbling(), sliding(), days(), session() or every()',
+    )
     const known = windows.kind === 'count' ? ['within'] : ['late', 'early', 'lateTo']
     checkOptions(`window ${name}`, given, new Set(known))
     if (windows.kind === 'count') {
@@ -345,7 +350,7 @@ export class KeyedStream<T> extends Stream<T> {
     ) => Synchronous<R>,
     options: OuterOptions<O> = {},
   ): KeyedStream<R> {
-    checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling() or sliding()')
+    checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling(), sliding() or days()')
     checkOuter(`joinWindow ${name}`, options)
     needsTime(this, name, other)
     const make = skipsTombstones(windowJoined(windows, atOnce(join as WindowPairFunction, name), options.outer))
@@ -528,7 +533,8 @@ function decoderOf(
  * different identity under the same name is a different state (see run/code-changes.ts).
  */
 function kindOf(what: string, aggregation: { readonly kind?: string } | null, windows?: FixedWindows): string {
-  const fixed = windows ? [`${windows.lengthMs}/${windows.stepMs}+${windows.offsetMs}`] : []
+  const sizes = windows && `${windows.lengthMs}/${windows.stepMs}+${windows.offsetMs}`
+  const fixed = windows ? [windows.days ? `days ${windows.days.zone}` : sizes!] : []
   const kept = aggregation ? [aggregation.kind ?? 'custom'] : []
   return `${what}(${[...fixed, ...kept].join(', ')})`
 }

@@ -3,6 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { ZoneDays } from './rules/days.ts'
 import { checkWindows, type FixedWindows, type SessionWindows } from './rules/windows.ts'
 
 export type Windows = FixedWindows | SessionWindows
@@ -35,6 +36,14 @@ export function sliding(length: Duration, step: Duration, options: WindowPlaceme
   }
   checkWindows(windows)
   return windows
+}
+
+/**
+ * One window per day of a time zone, from midnight to midnight: 23 to 25 hours where clocks change. Default: 'UTC'.
+ * @example days('Europe/Berlin')
+ */
+export function days(zone = 'UTC'): FixedWindows {
+  return { ...tumbling('1d'), days: new ZoneDays(zone) }
 }
 
 /**

@@ -10,7 +10,7 @@ import { type MakeOperator, type Operator, type OperatorContext, recordOf, table
 import type { Space } from '../rules/state-space.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { noWatermark } from '../rules/watermarks.ts'
-import { type FixedWindows, isForgotten, lastStart, nextEnd } from '../rules/windows.ts'
+import { endOf, type FixedWindows, isForgotten, lastStart, nextEnd } from '../rules/windows.ts'
 import { EarlyKeys } from './early-results.ts'
 
 export interface WindowResult<Value> {
@@ -96,7 +96,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
 
   tick(now: number): void {
     for (const [space, keys] of this.#early.take(now)) {
-      const isOpen = !space.isDropped && space.id + this.#settings.windows.lengthMs > this.#progress.watermark
+      const isOpen = !space.isDropped && this.#endOf(space) > this.#progress.watermark
       if (isOpen) this.#give(space, keys, true)
     }
   }
@@ -107,9 +107,8 @@ class WindowOperator<T, A, R> implements Operator, Output {
     const { windows, lateMs } = this.#settings
     const { watermark } = this.#progress
     const tooLate: number[] = []
-    const { lengthMs, stepMs } = windows
     /** Most records fall into the same window as the record before. */
-    const isTumbling = lengthMs === stepMs
+    const isTumbling = windows.lengthMs === windows.stepMs
     let last: Space<A> | null = null
     let from = Number.POSITIVE_INFINITY
     let to = Number.NEGATIVE_INFINITY
@@ -120,14 +119,15 @@ class WindowOperator<T, A, R> implements Operator, Output {
         continue
       }
       const spaces: Space<A>[] = []
-      for (let start = lastStart(windows, time); start > time - lengthMs; start -= stepMs) {
-        if (isForgotten(start + lengthMs, lateMs, watermark)) break
+      for (let start = lastStart(windows, time); endOf(windows, start) > time; start -= windows.stepMs) {
+        if (isForgotten(endOf(windows, start), lateMs, watermark)) break
         spaces.push(this.#state.space(start))
+        if (isTumbling) break
       }
       if (spaces.length === 0) tooLate.push(i)
-      else if (isTumbling && spaces[0]!.id + lengthMs > watermark) {
+      else if (isTumbling && this.#endOf(spaces[0]!) > watermark) {
         last = spaces[0]!
-        ;[from, to] = [last.id, last.id + lengthMs]
+        ;[from, to] = [last.id, this.#endOf(last)]
         this.#add(last, batch, i)
       } else this.#addToAll(spaces, batch, i)
     }
@@ -139,11 +139,10 @@ class WindowOperator<T, A, R> implements Operator, Output {
   watermark(time: number): void {
     const before = this.#progress.watermark
     if (this.#progress.advance(time)) {
-      const { windows, lateMs } = this.#settings
-      const over = [...this.#state.spaces()].filter(({ id }) => id + windows.lengthMs <= time)
+      const over = [...this.#state.spaces()].filter((space) => this.#endOf(space) <= time)
       for (const space of over.sort((a, b) => a.id - b.id)) {
-        if (space.id + windows.lengthMs > before) this.#give(space, space.slots.keys())
-        if (isForgotten(space.id + windows.lengthMs, lateMs, time)) this.#state.drop(space)
+        if (this.#endOf(space) > before) this.#give(space, space.slots.keys())
+        if (isForgotten(this.#endOf(space), this.#settings.lateMs, time)) this.#state.drop(space)
       }
     }
     this.#next.watermark(time)
@@ -153,6 +152,10 @@ class WindowOperator<T, A, R> implements Operator, Output {
   idle(): void {
     this.#next.idle()
     this.#late.idle()
+  }
+
+  #endOf({ id }: Space<A>): number {
+    return endOf(this.#settings.windows, id)
   }
 
   /** Adds a record to one open window: the usual case. */
@@ -185,7 +188,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
         let before = slot === undefined ? initial() : (space.values[slot] as A)
         if (slot !== undefined && copy) before = mayThrow ? copy(before) : this.#state.own(space, slot, copy)
         const after = add(before, batch.values[i] as T)
-        if (space.id + this.#settings.windows.lengthMs <= this.#progress.watermark) again.push([space, result(after)])
+        if (this.#endOf(space) <= this.#progress.watermark) again.push([space, result(after)])
         return after
       })
       spaces.forEach((space, w) => {
@@ -208,7 +211,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
   #giveOut(space: Space<A>, keys: readonly PipelineKey[], results: readonly R[], isEarly: boolean): void {
     if (keys.length === 0) return
     const start = space.id
-    const end = start + this.#settings.windows.lengthMs
+    const end = this.#endOf(space)
     const values = keys.map((key, i): WindowResult<R> => {
       const value = results[i]!
       return isEarly ? { key, start, end, value, isEarly } : { key, start, end, value }

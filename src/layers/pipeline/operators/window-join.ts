@@ -5,7 +5,7 @@ import { assert } from '../../../core/assert.ts'
 import type { Batch } from '../batch.ts'
 import { keepsOrder, type MakeOperator, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
-import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../rules/windows.ts'
+import { endOf, type FixedWindows, isForgotten, nextEnd, startsOf } from '../rules/windows.ts'
 import { Progress } from './fixed-window.ts'
 import { Joined, type Outer, pairsAgain, sidesOf } from './joined.ts'
 import { mergedInputs } from './union.ts'
@@ -42,7 +42,7 @@ export function windowJoined<A, B, R>(
       for (let i = 0; i < values.length; i++) {
         let isTaken = false
         for (const start of startsOf(windows, times[i]!)) {
-          if (isForgotten(start + windows.lengthMs, 0, progress.watermark)) continue
+          if (isForgotten(endOf(windows, start), 0, progress.watermark)) continue
           isTaken = true
           const space = state.space(start)
           const slot = space.slots.get(keys[i]!)
@@ -57,9 +57,9 @@ export function windowJoined<A, B, R>(
     }
     const close = (time: number) => {
       if (!progress.advance(time)) return
-      const over = [...state.spaces()].filter(({ id }) => id + windows.lengthMs <= time).sort((a, b) => a.id - b.id)
+      const over = [...state.spaces()].filter(({ id }) => endOf(windows, id) <= time).sort((a, b) => a.id - b.id)
       for (const space of over) {
-        const window = { start: space.id, end: space.id + windows.lengthMs }
+        const window = { start: space.id, end: endOf(windows, space.id) }
         const given = new Joined(next!, context)
         for (const [key, { left, right }] of space.entries()) {
           for (const a of partnersOf(left, isAlone.right)) {
@@ -83,7 +83,10 @@ export function windowJoined<A, B, R>(
           idle: () => next!.idle(),
         }),
         pairsAgain(next!, context, ([left, right], time) => {
-          return join(left as A, right as B, { start: time + 1 - windows.lengthMs, end: time + 1 })
+          return join(left as A, right as B, {
+            start: windows.days?.startOf(time) ?? time + 1 - windows.lengthMs,
+            end: time + 1,
+          })
         }),
       ],
       restored: () => progress.restored(),

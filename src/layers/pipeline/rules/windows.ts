@@ -17,6 +17,8 @@ export interface FixedWindows {
   readonly stepMs: number
   /** Shifts the boundaries, for days that do not begin at midnight UTC. */
   readonly offsetMs: number
+  /** The days of a time zone: the lengths above are those of most days. */
+  readonly days?: { readonly zone: string; startOf(time: number): number; endOf(start: number): number }
 }
 
 /** One window per burst of records without a gap longer than `gapMs`. */
@@ -45,8 +47,14 @@ export function checkWindows(windows: TimeWindows): void {
 
 /** The start of the last window that contains this time. Earlier windows start at multiples of `stepMs` before it. */
 export function lastStart(windows: FixedWindows, time: number): number {
-  const { stepMs, offsetMs } = windows
+  const { stepMs, offsetMs, days } = windows
+  if (days) return days.startOf(time)
   return Math.floor((time - offsetMs) / stepMs) * stepMs + offsetMs
+}
+
+/** The end of the window that begins at this time. */
+export function endOf({ days, lengthMs }: FixedWindows, start: number): number {
+  return days ? days.endOf(start) : start + lengthMs
 }
 
 /**
@@ -54,6 +62,7 @@ export function lastStart(windows: FixedWindows, time: number): number {
  * @example startsOf({ kind: 'fixed', lengthMs: 10, stepMs: 5, offsetMs: 0 }, 12) // [5, 10]
  */
 export function startsOf(windows: FixedWindows, time: number): number[] {
+  if (windows.days) return [windows.days.startOf(time)]
   const starts: number[] = []
   for (let start = lastStart(windows, time); start > time - windows.lengthMs; start -= windows.stepMs)
     starts.push(start)
@@ -62,7 +71,12 @@ export function startsOf(windows: FixedWindows, time: number): number[] {
 
 /** The lowest time above this one at which a window ends, or is removed `lateMs` after its end. */
 export function nextEnd(windows: FixedWindows, lateMs: number, above: number): number {
-  const { lengthMs, stepMs } = windows
+  const { lengthMs, stepMs, days } = windows
+  if (days) {
+    if (!Number.isFinite(above)) return above
+    const endAbove = (time: number) => days.endOf(days.startOf(time))
+    return lateMs === 0 ? endAbove(above) : Math.min(endAbove(above), endAbove(above - lateMs) + lateMs)
+  }
   const end = lastStart(windows, above - lengthMs) + lengthMs + stepMs
   return lateMs === 0 ? end : Math.min(end, lastStart(windows, above - lengthMs - lateMs) + lengthMs + lateMs + stepMs)
 }

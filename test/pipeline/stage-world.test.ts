@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { type Plant, runStages } from './stage-world.ts'
 
-const seeds = Number(process.env.REPRISE_STAGE_SEEDS ?? 40)
+const seeds = Number(process.env.REPRISE_STAGE_SEEDS ?? 25)
 
 it(`A3.3: tasks, channels and barriers of threads lose and double nothing in ${seeds} worlds of delays, crashes and rescalings`, () => {
   const sum = { published: 0, crashes: 0, aborted: 0, full: 0 }

@@ -1,5 +1,5 @@
-// The days of a time zone, which are 23 to 25 hours long where clocks change. A day begins at the first moment of its date; a date
-// that a zone leaves out has no day.
+// The days of a time zone, which are 23 to 25 hours long where clocks change. A day begins at the first moment of its date; a
+// date that a zone leaves out has no day.
 
 import { RepriseError } from '../../../core/errors.ts'
 

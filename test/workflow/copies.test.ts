@@ -133,6 +133,25 @@ onEveryStore('a copied run', (world) => {
     await expect(run.result()).rejects.toThrow('enough')
   })
 
+  it('applies an update under a key that its original knows', async () => {
+    const rp = await (await world()).engine()
+    const till = workflow('till', async (ctx) => {
+      let total = 0
+      ctx.onUpdate('add', (amount: number) => {
+        total += amount
+        return total
+      })
+      return await ctx.signal('end')
+    })
+    const run = await rp.run(till, { id: 'a' })
+    expect(await run.update('add', 5, { key: 'k' })).toBe(5)
+    await rp.import(await exported(rp, run.timeline), { as: 'workflow/till/copy' })
+    const copy = await workflows(rp).of(till).get('copy')
+    await until(async () => (await copy.state()).forkedAt !== undefined)
+    expect(await copy.update('add', 9, { key: 'k' })).toBe(14)
+    expect(await run.update('add', 9, { key: 'k' })).toBe(5)
+  })
+
   it('enters its queue under an id that was used before', async () => {
     const rp = await (await world()).engine()
     const lane = queue('lane', { concurrency: 1 })

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
-import { GiveUp, workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { GiveUp, type WorkflowRun, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
 import { newGate } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
@@ -316,6 +316,42 @@ describe('a run', () => {
     expect(await kit.result(run)).toBe('1 ann')
     expect(calls.map((key) => key.split('-')[0])).toEqual(['first', 'second', 'second'])
     expect(new Set(calls).size).toBe(3)
+  })
+
+  it('that is a fork applies an update under a key that its original knows, and so a re-run', async () => {
+    const kit = kitWith()
+    const till = workflow('till', async (ctx) => {
+      let total = 0
+      ctx.onUpdate('add', async (amount: number) => {
+        total += await ctx.step('charge', () => amount)
+        return total
+      })
+      await ctx.signal('go')
+      await ctx.step('middle', () => 1)
+      await ctx.signal('end')
+      return total
+    })
+    const add = async (run: WorkflowRun<number>, amount: number) => {
+      const answer = run.update('add', amount, { key: 'k' })
+      await kit.advance('2s')
+      return await answer
+    }
+    const run = await kit.run(till, { id: 't' })
+    expect(await add(run, 500)).toBe(500)
+    await run.signal('go')
+    await kit.settle()
+    await run.rollback({ to: 'middle', key: 'back' })
+    await kit.settle()
+    const fork = await run.fork('middle', { id: 'f' })
+    await kit.settle()
+    expect(await add(fork, 900)).toBe(1400)
+    expect(await add(fork, 900)).toBe(1400)
+    await fork.rollback({ to: 'middle', key: 'back' })
+    await kit.settle()
+    expect((await fork.state()).generation).toBe(2)
+    // The rollback undid the update of the fork, which came after that step.
+    for (const each of [fork, run]) await each.signal('end')
+    expect([await kit.result(fork), await kit.result(run)]).toEqual([500, 500])
   })
 
   it('starts over with continueAsNew, keeps unread signals, and its steps get new keys', async () => {

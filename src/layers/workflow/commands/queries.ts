@@ -120,7 +120,7 @@ export class Queries {
       this.#waiting = this.#waiting.filter((each) => each !== item)
       this.#taken.push(item.seq)
       const { stack: _, ...failure } = toFailure(error)
-      this.#answers.push({ update: item.update, error: failure, refused: true })
+      this.#keep(item, { update: item.update, error: failure, refused: true })
     }
   }
 
@@ -159,13 +159,18 @@ export class Queries {
       refuseThenable(handler.validate?.(item.args as never), place, 'wait in the handler of the update')
       return await handler.call(item.args as never)
     }).then(
-      (result) => this.#answer({ update: item.update, ...(result !== undefined && { result }) }),
-      (error) => this.#answer({ update: item.update, error: toFailure(error) }),
+      (result) => this.#answer(item, { update: item.update, ...(result !== undefined && { result }) }),
+      (error) => this.#answer(item, { update: item.update, error: toFailure(error) }),
     )
   }
 
-  #answer(answer: Answer): void {
-    this.#answers.push(answer)
+  #answer(item: UpdateItem, answer: Answer): void {
+    this.#keep(item, answer)
     this.#run.code.execution.wake()
+  }
+
+  /** An update that was sent to the original of this fork is answered there only. */
+  #keep({ seq }: UpdateItem, answer: Answer): void {
+    if (seq > (this.#run.state.forkedAt ?? 0)) this.#answers.push(answer)
   }
 }

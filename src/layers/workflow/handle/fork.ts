@@ -47,7 +47,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
     const { started, lastAt, journal } = at as RunState
     const own = { identity, ...(life > 1 && { life }), seed: newSeed(engine.kernel), after: lastSeq(journal) }
     const edited = { ...('input' in fork && { input: fork.input }), ...(by !== undefined && { by }) }
-    const forked = { type: 'forked', data: { from: timeline, owns: true, ...edited, ...own } }
+    const forked = { type: 'forked', data: { from: timeline, owns: true, forgets: true, ...edited, ...own } }
     const now = engine.now(timeline)
     const time = Math.max(now, lastAt)
     // The fork waits for its own queue place, even if it begins in the middle of its history.
@@ -79,7 +79,7 @@ export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): P
   const owns = open.inherited.length > 0 && liveIdOf(open.inherited[0]!.timeline) !== open.id
   const data = {
     ...{ from: state.keyBase, isCopy: true, identity, seed: newSeed(kernel), after: lastSeq(state.journal) },
-    ...(owns && { owns, ...(open.life > 1 && { life: open.life }) }),
+    ...(owns && { owns, forgets: true, ...(open.life > 1 && { life: open.life }) }),
   }
   const time = Math.max(kernel.worker.now(open.id), state.lastAt)
   await open.write([{ type: 'forked', data, time }], owns ? { attributes: withoutOriginal } : {})

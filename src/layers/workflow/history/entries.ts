@@ -48,9 +48,10 @@
 //   unkept     { error, cancelled }         the run ends badly: kept steps that were not reused are compensated
 //   retried    { ids, deadline? }           the run resumes after a failure: these outcomes are taken back
 //                                           deadline: of a run that had ended; it has its whole time limit again
-//   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork with its own keys and
+//   forked     { from, owns, forgets?, input?, by?, identity, life?, seed, after }  this timeline is a fork with its own keys and
 //                                           random values; by: the author of the edit; owns: it has no queue place yet, no parent
 //                                           and no call in flight; after: the last outcome that it shares with its parent;
+//                                           forgets: keys of updates, re-runs and rollbacks of its parent are not known
 //                                           isCopy: it was imported beside its original, including pending work
 //   admitted   {}                           its queue admitted the run
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end

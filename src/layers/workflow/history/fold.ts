@@ -103,7 +103,7 @@ const ofMail: Readonly<Record<string, Handler>> = {
   signal: withOutcome,
   update: withOutcome,
   updated(next, { update, refused, ...outcome }) {
-    if (refused) next.journal = withoutUpdate(next.journal, update)
+    if (refused) next.journal = withoutUpdate(next, update)
     return { ...next, updates: bounded({ ...next.updates, [update]: outcome }, updatesKept) }
   },
   // A run that is cancelled while it waits in its queue is admitted at once, so that it can end.
@@ -211,6 +211,7 @@ const ofTheRun: Readonly<Record<string, Handler>> = {
     ...((data.owns || !data.isCopy) && identified(entry.timeline, data)),
     ...(data.seed !== undefined && { salts: [...(next.salts ?? []), { after: data.after, salt: data.seed }] }),
     open: withoutKeys(next.open),
+    ...(data.forgets && { updates: {}, rerunKeys: [], forkedAt: entry.seq }),
     ...(data.owns && { ...withoutOriginal(next), rolling: null }),
     ...('input' in data && { input: data.input }),
   }),
@@ -322,8 +323,9 @@ function withSqlResult(journal: Journal, id: string, result: unknown): Journal {
 }
 
 /** Removes a refused update, so that later code does not find it. */
-function withoutUpdate(journal: Journal, update: string): Journal {
-  return journalOf(itemsOf(journal).filter((item) => !(item.kind === 'update' && item.update === update)))
+function withoutUpdate({ journal, forkedAt = 0 }: RunState, update: string): Journal {
+  const isIt = (item: Item) => item.kind === 'update' && item.update === update && item.seq > forkedAt
+  return journalOf(itemsOf(journal).filter((item) => !isIt(item)))
 }
 
 /** Drops the entries of earlier iterations of this loop, with the signals that they took. */

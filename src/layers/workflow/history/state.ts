@@ -74,6 +74,8 @@ export interface RunState {
   readonly rerun?: Rerun | null
   /** How often a command was repeated by re-runs: part of its key, and of its child's id. */
   readonly reruns?: Readonly<Record<string, number>>
+  /** In a fork: earlier updates were sent to the original. Their keys are not known here, and they are not answered. */
+  readonly forkedAt?: number
   /** Keys of the last requests for re-runs and rollbacks: a repeated request has no effect. */
   readonly rerunKeys?: readonly string[]
   /** Kept outcomes whose commands the code had not issued by the end of the run. */

@@ -6,7 +6,7 @@ import { flowAdvices } from './advice-flows.ts'
 import { programAdvices } from './advice-program.ts'
 import type { Advice, Answers } from './advice-shape.ts'
 
-/** The first match counts; a row matches any value of an answer that it does not name. */
+/** The first match is used; a row matches every value of an answer that it omits. */
 export const advices: readonly Advice[] = [
   ...flowAdvices,
   ...controlAdvices,

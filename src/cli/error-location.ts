@@ -1,6 +1,6 @@
-// Locates an error in the user's own files: the first line of its stack that is neither Node's nor ours. Node only prints the
-// location of a syntax error, so a second Node process is started to read it: a module that cannot be parsed has not run, so
-// nothing runs twice.
+// Locates an error in the user's own files: the first line of its stack that belongs neither to Node nor to Reprise. Node only
+// prints the location of a syntax error, so a second Node process is started to read it: a module that cannot be parsed has not
+// run, so nothing runs twice.
 
 import { spawnSync } from 'node:child_process'
 import { relative } from 'node:path'

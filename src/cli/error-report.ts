@@ -53,7 +53,7 @@ function describe(error: unknown): ErrorReport {
       data: {},
     }
   }
-  // Thrown by the user's own code, or a bug of ours.
+  // Thrown by the user's own code, or a bug in Reprise.
   return { code: 'ERROR', message, why, hint: '--verbose prints its stack trace.', remedy: 'stop', data: {} }
 }
 
@@ -75,7 +75,7 @@ export function reportError(
   if (isVerbose && error instanceof Error) reportLines(output, '', error.stack ?? '')
 }
 
-/** Further lines are indented: none of them must look like ours. */
+/** Further lines are indented: no line of it must look like one of ours. */
 function reportLines(output: Output, start: string, text: string): void {
   const [first, ...rest] = text.split('\n')
   output.note(`${start}${first}`)

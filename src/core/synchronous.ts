@@ -61,7 +61,7 @@ export function synchronous<F extends (a: never, b: never, c: never) => unknown>
 }
 
 /**
- * A name in the place of a function would be found out with the first record, and make a dead letter of each.
+ * A name in place of a function would be noticed only at the first record, and turn every record into a dead letter.
  * @example checkFunction(keyOf, 'keyBy#1')
  */
 export function checkFunction(given: unknown, place: string): void {

@@ -51,7 +51,7 @@ export function makeFolders(folder: string, mode = 0o777): readonly string[] {
     try {
       mkdirSync(made, { mode })
     } catch (error) {
-      // Another process was faster.
+      // Another process took it first.
       if (!isExisting(error)) throw error
     }
   }

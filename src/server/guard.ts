@@ -41,7 +41,7 @@ export class OriginCheck {
     const site = request.header('sec-fetch-site')
     if (site === 'cross-site' || site === 'same-site') {
       const isNavigation = request.method === 'GET' && request.header('sec-fetch-mode') === 'navigate'
-      if (!isNavigation) throw refused('requests of other sites are refused')
+      if (!isNavigation) throw refused('requests from other sites are refused')
     }
   }
 

@@ -41,7 +41,7 @@ const families = {
     from: outcomes('published', 'failed'),
   },
   reprise_checkpoint_seconds: { kind: 'histogram', help: 'Time to take and publish a checkpoint' },
-  reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time a checkpoint held up the process' },
+  reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time that a checkpoint blocked the process' },
   reprise_checkpoint_bytes: {
     kind: 'histogram',
     help: 'Size of a checkpoint, including chunks that it shares with others',
@@ -59,7 +59,7 @@ const families = {
   reprise_dropped_messages_total: {
     from: [{}],
     kind: 'counter',
-    help: 'Messages that their receiver could not use, and dropped',
+    help: 'Messages that their receiver could not use and dropped',
   },
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },

@@ -40,7 +40,7 @@ export interface Route {
   readonly tag: string
   /** The minimum role; null: no token is needed. */
   readonly role: Role | null
-  /** Concerns the store as a whole: refused for tokens that reach a part of it. */
+  /** Concerns the store as a whole: refused for tokens with access to only part of it. */
   readonly isWhole?: true
   readonly query?: Readonly<Record<string, QuerySchema>>
   /** Schema of a JSON body. */

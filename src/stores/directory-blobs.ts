@@ -305,7 +305,7 @@ async function touch(path: string, seconds: number): Promise<boolean> {
 
 /**
  * Removes files that a crash left half written. Younger files may belong to a running process. A chunk whose deletion was
- * interrupted is put back: it is not known here whether it is needed.
+ * interrupted is put back: whether it is needed is unknown here.
  */
 async function removeLeftovers(directory: string, now: number): Promise<void> {
   const folder = join(directory, asideFolder)

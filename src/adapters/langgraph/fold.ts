@@ -205,7 +205,7 @@ function applyWrites(state: ThreadState, { seq }: Entry, data: WritesData): void
     const packed = settlePacked(seq, unsettled)
     const channel = unpackChannel(packedChannel)
     const key = writeKey(ns, unpackId(id), task, index)
-    // The first write of a task counts; special writes are replaced.
+    // The first write of a task is kept; special writes are replaced.
     if (index >= 0 && state.writes.has(key)) continue
     state.writes.set(key, serde === undefined ? { task, channel, packed } : { task, channel, packed, serde })
   }

@@ -66,7 +66,7 @@ export function numberNames(data: CheckpointData): NamedCheckpoint {
   ]
 }
 
-/** Returns entries from before names had numbers unchanged. */
+/** Entries from before names had numbers are returned unchanged. */
 export function spellNames(data: CheckpointData | NamedCheckpoint): CheckpointData {
   if (!isNumbered(data)) return data
   const [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra, own] = data

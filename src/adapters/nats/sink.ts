@@ -80,7 +80,7 @@ export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
       const access = await accessTo(options)
       try {
         const readInfo = () => access.manager.streams.info(stream)
-        const { config } = await whileAway(options, `look at ${stream}`, readInfo)
+        const { config } = await whileAway(options, `inspect ${stream}`, readInfo)
         if (atomic && config.allow_atomic !== true) {
           const what = `the stream ${stream} does not accept atomic batches: set allow_atomic (a server of version 2.12 or later), or use { atomic: false } and be exactly once only within its duplicate_window`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
@@ -232,7 +232,7 @@ class NatsWriter<T> implements SinkWriter {
     return state.last_seq
   }
 
-  /** The sequence of the batch's last message; null: another writer was faster. */
+  /** The sequence of the batch's last message; null: another writer published first. */
   async #tryBatch(messages: readonly NatsOut[], part: string, lastSequence: number): Promise<number | null> {
     const { js } = this.#access
     const [first, ...rest] = messages

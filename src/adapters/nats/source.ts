@@ -170,7 +170,7 @@ class NatsReader implements SourceReader<NatsRecord> {
         // A server that was unavailable has lost the consumer: a new one continues after the last message.
         if (error instanceof RepriseError) throw error
         if (Date.now() - failingSince > awayMs)
-          throw brokerAway(`read ${this.#options.stream}`, 'no server of NATS', awayMs, error)
+          throw brokerAway(`read ${this.#options.stream}`, 'no NATS server', awayMs, error)
         consumer = null
         await sleep(realTime, 100)
       }

@@ -38,7 +38,7 @@ const command: Command = async (invocation) => {
   output.result(done, () => {
     for (const { timeline } of done.timelines) output.line(`erased ${timeline}`)
     output.line(`${count(done.chunks, 'chunk')} removed`)
-    for (const where of done.remains) output.line(`may be left: ${where}`)
+    for (const where of done.remains) output.line(`may remain: ${where}`)
   })
   return exit.ok
 }
@@ -68,7 +68,7 @@ async function entries({ engine, args, options, output }: Invocation): Promise<n
     }
     for (const { timeline: id, code, why } of report.refusals) output.line(`refused: ${id}: ${why} [${code}]`)
     if (isMeant) output.line(`${count(report.chunks, 'chunk')} removed`)
-    for (const where of report.remains) output.line(`may be left: ${where}`)
+    for (const where of report.remains) output.line(`may remain: ${where}`)
   })
   if (isMeant) return exit.ok
   output.note(report.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; add --yes to erase')

@@ -47,7 +47,7 @@ export const dead: Command = async ({ engine, args, options, output }) => {
         output.line()
         output.line(output.colours.bold(letter.key))
         output.lines(toJson(letter.item, 2))
-        // Indented: a stack has several lines, and none of them must look like ours.
+        // Indented: a stack has several lines, and no line of it must look like one of ours.
         for (const line of (letter.error.stack ?? '').split('\n')) output.line(`  ${line}`)
       }
     }

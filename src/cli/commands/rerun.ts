@@ -33,7 +33,7 @@ const rerun: Command = async ({ engine, args, options, output, stdin }) => {
   if (!flag(options, 'yes')) {
     if (!output.isJson) showPlan()
     if (!(await confirm(`${head.timeline} repeats ${plan.step}. Continue?`, stdin, output))) {
-      output.result({ plan }, () => output.note('nothing was changed; --yes does it without asking'))
+      output.result({ plan }, () => output.note('nothing was changed; --yes skips the confirmation'))
       return exit.usage
     }
   }

@@ -26,7 +26,7 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
   if (!flag(options, 'yes')) {
     if (!output.isJson) showPlan(plan, output)
     if (!(await confirm(`${plan.timeline} is rolled back from ${plan.from} to ${plan.to}. Continue?`, stdin, output))) {
-      output.result({ plan }, () => output.note('nothing was changed; --yes does it without asking'))
+      output.result({ plan }, () => output.note('nothing was changed; --yes skips the confirmation'))
       return exit.usage
     }
   }
@@ -92,7 +92,7 @@ function showPlan(plan: RollbackPlan, output: Output): void {
   const types = Object.entries(undone.types).map(([type, n]) => `${n} ${type}`)
   output.line(`${count(undone.entries, 'entry', 'entries')} would be discarded: ${types.join(', ')}`)
   for (const { what } of undone.consumers) output.line(output.colours.yellow(`consumed: ${what}`))
-  if (undone.consumers.length > 0) output.line('it is refused unless forced: --even-consumed')
+  if (undone.consumers.length > 0) output.line('it is refused without --even-consumed')
   if (undone.did.length > 0) output.line(`done since, newest first: ${undone.did.join(', ')}`)
   showEffects(undone.effects, output)
 }
@@ -101,7 +101,7 @@ function showEffects({ compensate, cannot, inDoubt, inherited }: CompensationPla
   const ids = (effects: CompensationPlan['compensate']) => effects.map((effect) => effect.id).join(', ')
   const { yellow, red } = output.colours
   if (compensate.length > 0) output.line(`${count(compensate.length, 'effect')} to compensate: ${ids(compensate)}`)
-  for (const { id, inheritedFrom } of inherited) output.line(`${id} was done by ${inheritedFrom}, and is left alone`)
+  for (const { id, inheritedFrom } of inherited) output.line(`${id} was done by ${inheritedFrom}, and is not undone`)
   if (cannot.length > 0) output.line(yellow(`${count(cannot.length, 'effect')} cannot be undone: ${ids(cannot)}`))
   if (inDoubt.length > 0) output.line(red(`${count(inDoubt.length, 'effect')} in doubt: ${ids(inDoubt)}`))
 }

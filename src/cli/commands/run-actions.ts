@@ -90,7 +90,7 @@ export const terminate: Command = async ({ engine, args, options, output, stdin 
   await mayAct(engine, head, 'terminate')
   const question = `${head.timeline} ends at once, without compensation. Continue?`
   if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {
-    output.note('nothing was changed; --yes does it without asking')
+    output.note('nothing was changed; --yes skips the confirmation')
     return exit.usage
   }
   return printReport(

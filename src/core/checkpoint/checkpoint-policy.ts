@@ -136,8 +136,8 @@ export function usesCosts({ recoverWithin, failureEvery, loseAtMost }: Checkpoin
 }
 
 /**
- * The time between two captures that keeps a loss budget. Just before a capture is published, the work since the capture before
- * it would be lost: the interval, and the time to write both. `isKept` is false if captures would have to run back to back.
+ * The time between two captures that keeps a loss budget. Just before a capture is published, the work since the previous capture
+ * would be lost: the interval, and the time to write both. `isKept` is false if captures would have to run back to back.
  * @example lossInterval(60_000, 1000) // { ms: 46000, isKept: true }
  */
 export function lossInterval(

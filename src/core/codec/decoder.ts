@@ -116,7 +116,7 @@ export class ValueDecoder {
           ? this.#laterShape()
           : this.#shape(found - shapeTags)
     const result = this.#newObject(depth)
-    if (shape.keys.length > this.#in.remaining) throw malformed('the data ends too early')
+    if (shape.keys.length > this.#in.remaining) throw malformed('the data ends early')
     for (const key of shape.keys) setField(result, key, yield* this.#outer(depth + 1, pace))
     return result
   }
@@ -253,7 +253,7 @@ export class ValueDecoder {
 
   #newArray(count: number, depth: number): unknown[] {
     this.#enter(depth, weight.light)
-    if (count > this.#in.remaining) throw malformed('the data ends too early')
+    if (count > this.#in.remaining) throw malformed('the data ends early')
     const items: unknown[] = []
     this.#containers.push(items)
     return items
@@ -320,7 +320,7 @@ export class ValueDecoder {
 
   #fields(result: Record<string, unknown>, shape: ReadShape, depth: number): void {
     const { keys } = shape
-    if (keys.length > this.#in.remaining) throw malformed('the data ends too early')
+    if (keys.length > this.#in.remaining) throw malformed('the data ends early')
     if (shape.hasOddKey) {
       for (const key of keys) define(result, key, this.#value(depth + 1))
       return

@@ -25,13 +25,13 @@ export class ValueReader {
   }
 
   byte(): number {
-    if (this.offset >= this.#end) throw malformed('the data ends too early')
+    if (this.offset >= this.#end) throw malformed('the data ends early')
     return this.bytes[this.offset++]!
   }
 
   /** Returns the next byte without consuming it. */
   peek(): number {
-    if (this.offset >= this.#end) throw malformed('the data ends too early')
+    if (this.offset >= this.#end) throw malformed('the data ends early')
     return this.bytes[this.offset]!
   }
 
@@ -61,7 +61,7 @@ export class ValueReader {
   /** Reads the count of items that take at least `bytesEach` bytes each. */
   count(bytesEach: number): number {
     const count = this.integer()
-    if (count * bytesEach > this.remaining) throw malformed('the data ends too early')
+    if (count * bytesEach > this.remaining) throw malformed('the data ends early')
     return count
   }
 
@@ -158,7 +158,7 @@ export class ValueReader {
   }
 
   #need(count: number): void {
-    if (count > this.#end - this.offset) throw malformed('the data ends too early')
+    if (count > this.#end - this.offset) throw malformed('the data ends early')
   }
 }
 

@@ -81,7 +81,7 @@ export interface RequestBox {
 
   /**
    * Writes a request in the transaction of the application, in one statement, if that is in one of the `places` (default: the
-   * place of this box). Null: it is in another database than the store, also if that is a copy of it.
+   * place of this box). Null: it is in another database than the store, even if that is a copy of it.
    */
   enlist(
     request: NewRequest,

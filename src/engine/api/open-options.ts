@@ -31,7 +31,7 @@ export interface EngineOptions {
   readonly worker?: string
   /** How long other processes wait for a heartbeat before they take over. Default: 15 seconds. */
   readonly lease?: Duration
-  /** Encryption keys: new records are sealed with `current`, old ones open with theirs. */
+  /** Encryption keys: new records are sealed with `current`, old records open with the key that sealed them. */
   readonly keys?: KeyRing
   /** Codecs for classes, by name. */
   readonly classes?: readonly ClassCodec[]

@@ -52,7 +52,7 @@ const knownCancel = namesOf<CancelOption>()('key reason')
 const knownKey = namesOf<KeyOption>()('key')
 const knownStarted = namesOf<StartedOptions>()('timeout signal')
 
-/** How often a start that waits for a worker is looked at. */
+/** The poll interval for a start that waits for a worker. */
 const pollMs = 50
 
 /**

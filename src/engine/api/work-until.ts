@@ -23,7 +23,7 @@ export interface WorkReport {
   readonly handedOver: readonly HandedOver[]
   /**
    * When there is work again, as the milliseconds of a Date: now if work was handed over, or if the store did not answer in time.
-   * The end of its lease for unfinished work of a live process, which may be killed. In seconds for a request of an
+   * The end of its lease for unfinished work of a live process, which may be killed. A few seconds from now for a request of an
    * application that could not be carried out yet. Null: not before a new message, run or event.
    */
   readonly nextDueAt: number | null

@@ -179,7 +179,7 @@ export class Subscription<Item extends Occurred = Occurred> {
 
   /**
    * Applies dead letters again, all or the given ones, between two pages, once the handler is fixed. Each is applied and
-   * removed from the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a dead
+   * removed from the list in one step. Rejects at the first letter that still fails, or whose entry was trimmed; it stays a dead
    * letter.
    */
   async redrive(letters?: readonly LetterPlace[]): Promise<number> {

@@ -3,7 +3,7 @@
 // without a record was changed by another program: that is damage. The log is the timeline `reprise/erasures`. It
 // contains checks, a reason and a count, and nothing of the erased data.
 // The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure;
-// during the erasure, `begun`, the first erased sequence, and the id. State in memory from before another erasure is
+// during the erasure, `begun`, the first erased sequence, and the id. Cached state that predates another erasure is
 // dropped and read again, and processes that write in turns publish none until the erasure is done.
 
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'

@@ -6,7 +6,7 @@ import type { Head, Store } from '../../core/store/ports.ts'
 
 const looksMax = 3
 
-/** Retries when history seems damaged or out of reach; `call` must read the head itself each time. */
+/** Retries when history seems damaged or unavailable; `call` must read the head itself each time. */
 export async function retryWithFreshHead<T>(call: () => Promise<T>): Promise<T> {
   for (let look = 1; ; look++) {
     try {

@@ -91,7 +91,7 @@ export class Host implements Engine, LayerHost {
   /** Carries out what applications wrote in transactions of their own. */
   readonly requests: RequestDrain
   readonly #openTimelines: OpenTimelines
-  /** Null: the engine's own host. Otherwise this is a session of it. */
+  /** Null: the engine's own host. Otherwise this host is a session of that engine. */
   readonly #root: Host | null
   readonly #dispatchers: Set<Dispatcher>
   readonly #strays: Strays

@@ -35,7 +35,7 @@ export function reportDropped(
   events.emit('report', { kind: droppedMail, timeline: to, what, data: { id, kind } })
 }
 
-/** Applies mail that was just sent, for a timeline that may have no owner. An owner reads its mail by itself. */
+/** Applies mail that was just sent, for a timeline that may have no owner. An owner reads its own mail. */
 export async function applyHere<State>(
   engine: Host,
   timeline: string,

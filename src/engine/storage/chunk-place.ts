@@ -32,7 +32,7 @@ export interface ChunkFolder {
   make(): Promise<void>
   /** The mark in the folder. Null: none. */
   mark(): Promise<string | null>
-  /** Writes a mark, durable when it resolves. Returns the existing mark if another process was faster. */
+  /** Writes a mark, durable when it resolves. Returns the existing mark if another process recorded one first. */
   setMark(mark: string): Promise<string>
   /** The only store with chunks there. Null: unknown. */
   owner(): Promise<string | null>
@@ -89,7 +89,7 @@ export async function withChunks(
     return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
   }
   // A store filled before folders were recorded may keep its chunks elsewhere: an empty folder, perhaps mistyped, is
-  // not accepted as theirs.
+  // not accepted as their place.
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
     const put = checkedBeforePut(store, blobs, async (named) => {

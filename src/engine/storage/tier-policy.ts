@@ -171,7 +171,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
   }
 }
 
-/** An unreachable tier, or one with other chunks, must not make ours look lost. */
+/** An unreachable tier, or one with other chunks, must not make this store's chunks look lost. */
 async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<OpenPlace> {
   const folder = await openChunkFolder(at, kernel.namespace)
   if ((await folder.mark()) !== mark) {

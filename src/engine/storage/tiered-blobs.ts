@@ -155,7 +155,7 @@ export class TieredBlobs implements Blobs {
     return [hot, ...(await Promise.all(this.places.map((place) => place.open())))]
   }
 
-  /** Best effort: a chunk that cannot be put back is read from the colder place again. */
+  /** Best effort: a chunk that cannot be pulled back is read from the colder place again. */
   async #pullBack(read: readonly (readonly [Digest, Uint8Array | null])[]): Promise<void> {
     const chunks = read.flatMap(([digest, bytes]) => (bytes ? [{ digest, bytes }] : []))
     if (chunks.length === 0) return

@@ -209,7 +209,7 @@ export class StoreTools implements Engine {
 
   /**
    * Moves the chunks of older checkpoints to the colder tiers in the option `tiers` of open(), and reports where chunks are
-   * stored. Housekeeping does so by itself. After an interruption, call it again. See docs/guides/tiers.md.
+   * stored. Housekeeping does this automatically. After an interruption, call it again. See docs/guides/tiers.md.
    */
   async tiers(options: MoveTiersOptions = {}): Promise<TiersReport> {
     checkCall('tiers', options)

@@ -204,7 +204,7 @@ export class TurnTimeline<State> {
     return head ?? null
   }
 
-  /** Takes it under a new epoch, even from a live owner. False: another process was faster. */
+  /** Takes it under a new epoch, even from a live owner. False: another process wrote first. */
   async #takeTurn(head: Head | null): Promise<boolean> {
     const { worker, hash, identity } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)

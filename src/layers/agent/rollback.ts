@@ -49,7 +49,7 @@ export interface SessionRollbackPlan {
   readonly cannot: readonly PlannedCall[]
   /** Unknown whether they happened: decide these first. */
   readonly inDoubt: readonly PlannedCall[]
-  /** For a fork: made by its original, and left alone. */
+  /** For a fork: made by its original, and not touched. */
   readonly inherited: readonly (PlannedCall & { readonly inheritedFrom: string })[]
   readonly turnsLost: number
 }

@@ -1,6 +1,6 @@
 // The aggregates of one kind that are open in one engine, and the mail of the others. A command by mail is decided when
 // its aggregate is next open in a process: at once if a process works for this kind. The message is consumed in the
-// commit with its events, so it is applied once; a refusal is recorded as ":refused" and consumed likewise.
+// commit with its events, so it is applied once; a refusal is recorded as ":refused" and consumed in the same way.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { ignoring, isReprise, RepriseError } from '../../core/errors.ts'

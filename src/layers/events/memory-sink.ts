@@ -393,7 +393,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
   /** `isHeld`: captured without yielding. */
   async #publish(trigger: string, isHeld = false): Promise<void> {
     if (!this.isWriter) return
-    if (this.#isInvalid(this.#owned!.head.seq, 'no checkpoint is made, for the state is not valid')) {
+    if (this.#isInvalid(this.#owned!.head.seq, 'no checkpoint is made, because the state is not valid')) {
       this.#savedAt = this.#kernel.clock.elapsed()
       return
     }

@@ -42,7 +42,7 @@ export class ProcessManager {
 
   /**
    * Handles dead letters again, all or the given ones, once the handler is fixed. Returns their number. Rejects at the first
-   * that still fails, which stays a dead letter.
+   * letter that still fails, which stays a dead letter.
    */
   redrive(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
     return this.#subscription.redrive(letters)

@@ -251,7 +251,7 @@ class SegmentReader {
   async *#pieces(path: string, bytes: number, segment: number | undefined, offset: number): AsyncGenerator<Uint8Array> {
     const found = this.#segments[segment ?? -1]
     if (!found || !Number.isSafeInteger(offset) || offset < 0 || offset + bytes > found.bytes) {
-      throw unsafe(path, 'its record is not one of a file')
+      throw unsafe(path, 'its record does not describe a file')
     }
     if (bytes === found.bytes) {
       yield* this.#input.readPlain(found.refs, streamPart)

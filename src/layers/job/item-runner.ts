@@ -266,7 +266,7 @@ export class ItemRunner<T> {
       task.isSuspect = false
       await task.shard.begun(task)
     }
-    // The start counts against the limit at the moment of the call, with nothing in between.
+    // The start counts against the limit at the time of the call, with nothing in between.
     return !limiter || (await pass((now) => limiter.tryStart(now)))
   }
 

@@ -413,7 +413,7 @@ export class JobRun<T = unknown> {
     try {
       return await this.#begin(index, await this.#engine.openTimeline(id, this.#fold))
     } catch (error) {
-      // Another process was faster.
+      // Another process took it first.
       if (isReprise(error, 'OWNED', 'FENCED')) return null
       throw error
     }

@@ -1,5 +1,5 @@
 // The known files of a tree, by folder. A brief has a digest of the metadata of all its files, and the digest of their
-// contents at that time; a second scan needs no more. The details have each file by itself; they are loaded once, when the
+// contents at that time; a second scan needs no more. The details list each file separately; they are loaded once, when the
 // metadata of a folder has changed. A folder can have several briefs, because commands read different files of it.
 //
 //   detail of a folder: (name NUL look NUL digest NUL)*

@@ -125,7 +125,7 @@ class FrameBytes {
   readonly #hash = createHash('sha256')
 
   constructor(body: AsyncIterable<Uint8Array>) {
-    this.#body = new ExactReader(body, () => malformed('it ends too early'))
+    this.#body = new ExactReader(body, () => malformed('it ends early'))
   }
 
   async exactly(length: number): Promise<Uint8Array> {

@@ -29,7 +29,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
       const { letters } = state as FollowerState
       return { text: letters.size === 0 ? 'no object was given up' : `${letters.size} dead letters` }
     },
-    refuses: (state) => ((state as FollowerState).letters.size === 0 ? { redrive: 'nothing was given up' } : {}),
+    refuses: (state) => ((state as FollowerState).letters.size === 0 ? { redrive: 'no object was given up' } : {}),
     letters: {
       read: readLetters,
       discard: ({ engine, head, key }, keys) => askFor(engine, head.timeline, 'discard', keys, key),

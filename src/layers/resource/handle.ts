@@ -183,7 +183,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
         if (object) return await this.#update(name, change, { revision: object.revision }, owners)
         return await this.#create({ ...change, name, spec: change.spec! }, owners)
       } catch (error) {
-        // Another writer was faster: decide again on the current object.
+        // Another writer wrote first: decide again on the current object.
         if (!isReprise(error, 'CONFLICT', 'EXISTS', 'NOT_FOUND')) throw error
       }
     }

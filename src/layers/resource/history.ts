@@ -75,7 +75,9 @@ export async function changesAfter(
   })
 }
 
-/** Whether this point is part of the current history. A point in trimmed history cannot be checked and counts as part of it. */
+/**
+ * Whether this point is part of the current history. A point in trimmed history cannot be checked and is treated as part of it.
+ */
 export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: Point): Promise<boolean> {
   if (point.seq === 0) return true
   try {

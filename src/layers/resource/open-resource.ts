@@ -74,7 +74,7 @@ export class OpenResource implements SharedResource {
     turns.watch((entries) => this.#onEntries(entries))
   }
 
-  /** Kept while the store and the timeline are the same: objects of a long list each need it. */
+  /** Cached while the store and the timeline stay the same, because every object of a long list needs it. */
   #era(): Era {
     const { known } = this.engine.identity
     const { open } = this.#turns

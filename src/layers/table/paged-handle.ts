@@ -324,7 +324,7 @@ export class PagedTable<V> {
   }
 
   /**
-   * A page cannot be read: the checkpoint is marked as invalid, so that the next opening uses the one before, and this handle
+   * A page cannot be read: the checkpoint is marked as invalid, so that the next opening uses the previous one, and this handle
    * closes.
    */
   #foundDamage(error: unknown): void {

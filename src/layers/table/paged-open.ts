@@ -1,5 +1,5 @@
 // Opens a paged table: takes ownership, reads the newest intact checkpoint (its directory, not its rows), and the log after
-// it. The usual fallbacks apply: a damaged checkpoint is marked and the one before is used, then the origin.
+// it. The usual fallbacks apply: a damaged checkpoint is marked and the previous one is used, then the origin.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

@@ -80,7 +80,7 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
       held.set(engine, tables)
       const shared = tables.get(timeline)
       if (shared?.isOpen && !open.takeover) return shared.share()
-      // A handle that found damage releases the timeline itself; then the checkpoint before is used.
+      // A handle that found damage releases the timeline itself; then the previous checkpoint is used.
       if (shared && !shared.isOpen) await shared.shut()
       const opened = await openPaged<V>(engine.kernel, timeline, { fold, versions, cacheBytes }, open)
       const table = new PagedTable<V>(engine.kernel, opened, model, changedRows, fold)

@@ -77,7 +77,7 @@ export function stateStore<V>(name: string, options: StateStoreOptions<V>): Stor
   const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
   const models = scopes.map((scope) => partitionModel(name, scope, fold as Fold<never>))
   const known = new WeakSet<Host>()
-  /** Partition by partition: other tables of this name have ids beside theirs. */
+  /** Partition by partition, because other tables of this name have similar ids. */
   const register = (engine: Host) => {
     if (known.has(engine)) return
     for (const each of models) engine.declare(each)

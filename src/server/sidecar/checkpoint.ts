@@ -53,7 +53,7 @@ export async function putCheckpoint(
       await dropOlder(hostOf(engine), timeline, request.keep)
       return made
     } catch (error) {
-      // A concurrent request with the same key was faster.
+      // A concurrent request with the same key finished first.
       const made = isReprise(error, 'EXISTS') ? await find(engine, timeline, request.id) : null
       if (made) return await repeated(engine, timeline, put, request, made)
       // Without a lease, other writers may commit in between under their own epoch; the captured state is still valid.

@@ -74,7 +74,7 @@ export class Lease {
     const origin = () => hostOf(engine).identity.origin(head)
     if (epochOfLease(await markOf(engine, origin), token) === null) return null
     const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover: true })
-    // The mark of the epoch before: a lease that began after it was read is not displaced permanently.
+    // Compares with the mark of the previous epoch, so that a lease that began after the read is not displaced permanently.
     const mark = leaseAt(await engine.head(id), open.epoch - 1)
     if (mark) await marked(open, mark)
     if (mark?.token === token) return new Lease(engine, open, { ...mark, token }, onOver)

@@ -198,7 +198,7 @@ function fenced(timeline: string, epoch: number): RepriseError {
 }
 
 function owned(timeline: string, { holder, token: epoch }: Lease): RepriseError {
-  const what = `${holder} has the lease of ${timeline}: wait, or take it over`
+  const what = `${holder} holds the lease of ${timeline}: wait, or take it over`
   return new RepriseError('OWNED', what, { timeline, holder, epoch })
 }
 

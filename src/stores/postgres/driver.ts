@@ -1,5 +1,5 @@
 // The part of the driver `pg` that this store uses. The driver is optional: it is imported only when a postgres URL is
-// opened, and its types are declared here so that ours do not depend on them.
+// opened, and its types are declared here so that the types of Reprise do not depend on it.
 
 import { driverMissing } from '../../core/driver-missing.ts'
 

@@ -49,7 +49,7 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
         return ask(query, ...more)
       }
       const { query_timeout: answerMs = limits.answerMs, ...rest } = query
-      const end = this.#limit(answerMs, 'no answer before the timeout of a statement')
+      const end = this.#limit(answerMs, 'no response before the statement timeout')
       return (ask(rest, ...more) as Promise<QueryResult>).finally(end)
     }
 

@@ -142,7 +142,7 @@ export async function mendLines(
   }
 }
 
-/** A missing run is inserted in the feed at the place of the run before it, or after it: the order of its timeline is kept. */
+/** A missing run is inserted in the feed at the position of the previous run, or after it: the order of its timeline is kept. */
 async function mend(
   connections: Connections,
   s: string,

@@ -94,8 +94,8 @@ function retiredIndex(s: string): string {
 /**
  * Rows of these tables are updated in place or deleted after a while. Autovacuum waits until a fifth of a table is
  * dead, so that large ones stay a fifth larger, and index scans visit all of it: a twentieth is enough. Cursors and
- * workers are few rows that change all the time: their pages keep room for that (HOT), and are cleaned after some
- * dozens of changes.
+ * workers are few rows that change constantly: their pages keep room for that (HOT), and are cleaned after a few
+ * dozen changes.
  */
 function vacuumSettings(s: string): string {
   const early = 'autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1'

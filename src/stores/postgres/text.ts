@@ -1,5 +1,5 @@
-// Text that PostgreSQL cannot store. Its text has no NUL and no lone surrogates, ours may (attributes, kinds, labels):
-// such text is escaped with backslashes, reversibly, and equal text stays equal. Timeline ids never need it.
+// Text that PostgreSQL cannot store. Its text has no NUL and no lone surrogates, but text of Reprise may (attributes, kinds,
+// labels): such text is escaped with backslashes, reversibly, and equal text stays equal. Timeline ids never need it.
 //   \ → \\    NUL → \0    lone surrogate U+D8AB → \uD8AB
 
 import { RepriseError } from '../../core/errors.ts'

@@ -109,7 +109,7 @@ export class S3Client implements Objects {
     const headers = { ...request.headers, ...own, 'if-none-match': '*' }
     const { status } = await this.send({ ...request, headers, accepts: [412] })
     if (status !== 412) return true
-    const there = await this.send({ method: 'HEAD', key: request.key, accepts: [404], what: `look at ${request.key}` })
+    const there = await this.send({ method: 'HEAD', key: request.key, accepts: [404], what: `inspect ${request.key}` })
     return there.headers.get('x-amz-meta-reprise-write') === mark
   }
 

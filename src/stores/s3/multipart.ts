@@ -51,7 +51,7 @@ export class Multipart {
     } catch (error) {
       this.#signal?.throwIfAborted()
       // After a lost answer, the repeated request finds no upload: then the object has our mark.
-      const look = { method: 'HEAD', key: this.#key, accepts: [404], what: `look at ${this.#key}` } as const
+      const look = { method: 'HEAD', key: this.#key, accepts: [404], what: `inspect ${this.#key}` } as const
       const { headers } = await this.#client.send(look)
       if (headers.get('x-amz-meta-reprise-write') === this.#mark) return true
       throw error

@@ -163,7 +163,7 @@ export function readVersion(connection: Connection): number {
   if (version > schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the store has schema version ${version}, this Reprise supports up to ${schemaVersion}`,
+      `the store has schema version ${version}, but this version of Reprise supports up to ${schemaVersion}`,
       { version, known: schemaVersion },
     )
   }

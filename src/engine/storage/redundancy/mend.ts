@@ -1,5 +1,5 @@
 // Finds an intact copy of a damaged or missing chunk: a copy stored separately, or the rest of its parity group. The
-// chunk is put back in its place, or else stored as a separate copy; a read-only store is only read.
+// chunk is restored to its place, or else stored as a separate copy; a read-only store is only read.
 
 import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
@@ -41,7 +41,7 @@ export class Mender {
   async mend(digest: Digest, putsBack = true): Promise<Mended | null> {
     const copy = await this.#copyOf(digest)
     if (copy) {
-      // The copy exists because the chunk could not be put back then. The place may be intact again: the file was
+      // The copy exists because the chunk could not be restored at that time. The place may be intact again: the file was
       // rewritten.
       if (putsBack) await this.#takeHome(digest, copy)
       return { bytes: copy, from: 'copy', isPutBack: true }
@@ -109,7 +109,7 @@ export class Mender {
     return this.#isSound(back ?? null, digest)
   }
 
-  /** An unwritable chunk can still be read, and is put back the next time. */
+  /** An unwritable chunk can still be read, and is restored the next time. */
   async #attempt(work: () => Promise<boolean>): Promise<boolean> {
     try {
       return await work()

@@ -1,5 +1,5 @@
 // A store in which one damaged place loses no checkpoint: chunks have parity (blobs.ts), catalog entries a second copy
-// (catalog-copies.ts). Damaged or missing data is read from there, reported to the listener, and put back where possible. All
+// (catalog-copies.ts). Damaged or missing data is read from there, reported to the listener, and restored where possible. All
 // other calls are forwarded.
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'

@@ -238,7 +238,7 @@ function withCrc(envelope: Uint8Array, context: Uint8Array): Uint8Array {
 }
 
 function withoutCrc(checked: Uint8Array, context: Uint8Array): Uint8Array {
-  if (checked.length < 1 + crcBytes) throw malformed('an envelope ends too early')
+  if (checked.length < 1 + crcBytes) throw malformed('an envelope ends early')
   const envelope = Buffer.allocUnsafe(checked.length - crcBytes)
   envelope[0] = checked[0]!
   envelope.set(checked.subarray(1 + crcBytes), 1)

@@ -64,7 +64,7 @@ export function unwrap(keys: DerivedKeys | null, stored: Uint8Array): Uint8Array
     return takeOut(keys, inside)
   } catch (cause) {
     if (cause instanceof RepriseError) throw cause
-    throw new RepriseError('DECRYPT_FAILED', `a record does not open with the key ${id}`, { key: id }, cause)
+    throw new RepriseError('DECRYPT_FAILED', `a record cannot be decrypted with the key ${id}`, { key: id }, cause)
   }
 }
 

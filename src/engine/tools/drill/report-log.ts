@@ -2,7 +2,7 @@
 // by events and written in the background, with a delay and several at once, so nothing waits for it and nothing fails
 // because of it.
 // Any part of the engine adds a report by emitting the event 'report'.
-// It is stored in timelines of its own, `reprise/log/N`, each with some hundred entries. A new one is begun when the
+// It is stored in separate timelines, `reprise/log/N`, each with a few hundred entries. A new one is begun when the
 // last is full, and the oldest is removed: this bounds the log by count and by age.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../../core/coordinate.ts'

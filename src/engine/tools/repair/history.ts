@@ -20,7 +20,7 @@ export interface MendableRun {
 export type Mending =
   /** The runs to put into place; empty: history is intact. */
   | { readonly runs: readonly MendableRun[] }
-  /** No source has the history after this point, or theirs leads elsewhere. */
+  /** No source has the history after this point, or their history leads elsewhere. */
   | { readonly missingAfter: Point; readonly why: string }
 
 const pageBytes = 4 * 1024 * 1024

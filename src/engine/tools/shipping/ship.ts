@@ -132,7 +132,7 @@ export async function restoreShipped(
 }
 
 async function freeOwned(url: string, isCopy: boolean): Promise<void> {
-  // Each shard of a set is shipped and restored by itself.
+  // Each shard of a set is shipped and restored separately.
   await inEachNamespace(url, async (store, namespace) => {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
     await store.retire(alive.map(({ id }) => id))

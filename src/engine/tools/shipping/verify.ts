@@ -46,7 +46,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
       continue
     }
     if (before && !equalBytes(before.digest, found.previous)) {
-      faults.push({ where: `record ${number}`, what: 'it does not follow the record before it' })
+      faults.push({ where: `record ${number}`, what: 'it does not follow the previous record' })
     }
     const { whole, at } = found.head
     bytes += found.bytes

@@ -41,7 +41,7 @@ import {
 export interface CaptureOptions {
   /** The time until every member must be saved; the cut is abandoned after that. Default: 30s. */
   readonly timeout?: Duration
-  /** An abort abandons the cut likewise. */
+  /** An abort also abandons the cut. */
   readonly signal?: AbortSignal
 }
 

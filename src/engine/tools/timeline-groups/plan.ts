@@ -106,7 +106,7 @@ function placesOf({ places }: CutState): LinePlaces {
   return { at: Object.fromEntries(places.map(({ timeline, seq }) => [timeline, seq])), cascade: [], fellToOrigin: [] }
 }
 
-/** The recovery line from each member's checkpoints, even if it is out of reach. */
+/** The recovery line from each member's checkpoints, even if it cannot be reached. */
 export async function groupLine(
   engine: Host,
   members: readonly TimelineId[],

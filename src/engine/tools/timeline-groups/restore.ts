@@ -248,7 +248,7 @@ async function rollBack(engine: Host, restore: string, member: MemberPlan): Prom
   if (to >= from) return stays
   // Restores planned by an earlier release did not check consumers.
   const consumed = consumers ?? 'force'
-  // No other process rolls back a held member: one more archive than before is ours.
+  // No other process rolls back a held member: an additional archive is therefore ours.
   const made = (await archivesOf(engine.kernel, id)).at(archives)
   if (made) return { ...stays, archive: made.timeline, isMoved: true }
   const model = engine.models.find(timeline)

@@ -210,7 +210,7 @@ class IntervalJoin<A, B, R> implements Operator {
         held.forEach((record, at) => {
           if (record.isSettled || this.#overAt(side, record.time) !== due.time) return
           this.#noteSettled(side, key, at)
-          // The moment at which it was certain: the result is not late for later operators.
+          // The time at which the lack of a partner was certain, so that the result is not late for later operators.
           const time = Math.max(record.time, this.#lastOf(side, record.time))
           const [left, right] = side === 'left' ? [record, undefined] : [undefined, record]
           this.#add(given, left, right, key, time)

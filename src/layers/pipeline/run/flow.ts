@@ -210,7 +210,7 @@ export class Flow {
     return cutting.done
   }
 
-  /** The names of tasks in stages, each of which is captured by itself. */
+  /** The names of tasks in stages, each of which is captured separately. */
   get tasks(): readonly string[] {
     return this.#hooks.stages?.plan.tasks.slice(1).map(({ name }) => name) ?? []
   }

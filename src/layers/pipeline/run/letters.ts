@@ -150,7 +150,7 @@ export class Letters {
   }
 }
 
-/** The text of the error, and of the user's error where ours wraps it. */
+/** The text of the error, and of the user's error if our error wraps it. */
 export function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const own = `${error.name}: ${error.message}`

@@ -263,7 +263,7 @@ export class PipelineTasks {
       const failures = (this.#paused.get(partition)?.failures ?? 0) + 1
       const until = clock.elapsed() + growingPause(failures, firstPauseMs, longestPauseMs)
       this.#paused.set(partition, { failures, until })
-      // Another process was faster, or this one closes.
+      // Another process took it first, or this one closes.
       if (!isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) events.emit('problem', { where: run.timeline, error })
     } finally {
       this.#records += run.status().records

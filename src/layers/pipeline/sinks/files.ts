@@ -78,7 +78,7 @@ class FilesWriter<T> implements SinkWriter {
     return async () => {
       if (values.length === 0) return null
       const number = (n: number) => String(n).padStart(8, '0')
-      // With the epoch in its name, a file of a fenced owner is never mistaken for ours.
+      // With the epoch in its name, a file of a fenced owner is never mistaken for one of this owner.
       const final = `${this.#prefix}-${number(epoch)}-${number(checkpoint)}${this.#extension}`
       const aside = `${final}${asideEnd}`
       await writeDurably(join(this.#folder, aside), values.map((value) => `${this.#line(value)}\n`).join(''))

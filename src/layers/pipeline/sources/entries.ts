@@ -35,7 +35,7 @@ export function entrySource<Item extends Entry = Entry>(
   const readers = definitions.filter((each): each is Readable<Item> => reads in each)
   return {
     kind: 'entries',
-    // Decode each entry by itself: one that its definition cannot read is a dead letter, with the stored entry.
+    // Decode each entry separately: an entry that its definition cannot read becomes a dead letter with the stored entry.
     ...(readers.length > 0 && {
       decode: (entry: Entry) => {
         const reader = readers.find(({ prefix }) => isWithin(prefix, entry.timeline))

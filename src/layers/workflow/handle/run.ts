@@ -349,7 +349,7 @@ export class WorkflowRun<Output = unknown> {
 
   /**
    * Records a person's decision on a held step (`compensated`: it happened and was undone manually, so it fails) or on a
-   * stuck compensation (done manually, or to be retried). The first decision counts; a different one is rejected with
+   * stuck compensation (done manually, or to be retried). The first decision is final; a different one is rejected with
    * CONFLICT.
    */
   async settle(step: string, outcome: StepOutcome, options: SettleOptions = {}): Promise<void> {

@@ -276,7 +276,7 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
   }
 }
 
-/** Between the journal of a re-run and the one before it. */
+/** Marks the boundary between the journal of a re-run and the previous one. */
 function withJournalsSwapped({ journal, rerun }: RunState): Pick<RunState, 'journal' | 'rerun'> {
   return rerun ? { journal: rerun.before, rerun: { before: journal, kept: rerun.kept } } : { journal }
 }

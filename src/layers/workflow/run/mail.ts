@@ -206,7 +206,7 @@ export class Mail {
         this.#drop(message, fault)
         continue
       }
-      // The first decision on a step counts; the state does not include it yet.
+      // The first decision on a step is final; the state does not include it yet.
       if (message.kind === 'settle' && settled.size === settled.add(data.id).size) continue
       drafts.push(...this.#entriesFor(message, data))
     }

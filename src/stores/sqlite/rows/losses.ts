@@ -44,7 +44,7 @@ function read(id: string, value: string, space: number): LossRecord | null {
 }
 
 function more(left: number): StoreLoss {
-  return { timeline: null, where: 'file', what: `${left} more losses, which are not named here` }
+  return { timeline: null, where: 'file', what: `${left} more losses that are not listed here` }
 }
 
 /** A damaged record still shows that there was a loss, which a person must still accept. */

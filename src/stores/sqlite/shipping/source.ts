@@ -84,7 +84,7 @@ class SqlitePages implements PageSource {
     }
     try {
       const holder = connect()
-      if (readVersion(holder) === 0) throw new RepriseError('NOT_FOUND', `${file} is not a store of Reprise`, { file })
+      if (readVersion(holder) === 0) throw new RepriseError('NOT_FOUND', `${file} is not a Reprise store`, { file })
       holder.requireDurability()
       return new SqlitePages(file, holder, connect(), ownId(holder))
     } catch (error) {

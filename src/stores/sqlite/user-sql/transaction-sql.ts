@@ -67,7 +67,7 @@ export class TransactionSql implements Sql {
   }
 
   #do<Result>(text: string, work: (statement: Statement) => Result): Result {
-    if (this.#isOver) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the commit of this SQL has ended: await every call inside it')
     if (this.#isLost) throw lost()
     checkSqlText(text)
     const table = reservedName(text)

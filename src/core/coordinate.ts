@@ -81,8 +81,32 @@ const hexOf = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStar
 /** @example toHex(new Uint8Array([255])) // 'ff' */
 export function toHex(bytes: Uint8Array): string {
   let text = ''
-  for (const byte of bytes) text += hexOf[byte]
+  let at = 0
+  for (; at + 4 <= bytes.length; at += 4) text += hexOfFour(bytes, at)
+  for (; at < bytes.length; at++) text += hexOf[bytes[at]!]
   return text
+}
+
+/** Text joined from a piece per byte takes twice as long, and a digest is written this way several times per run. */
+function hexOfFour(bytes: Uint8Array, at: number): string {
+  const a = bytes[at]!
+  const b = bytes[at + 1]!
+  const c = bytes[at + 2]!
+  const d = bytes[at + 3]!
+  return String.fromCharCode(
+    hexDigit(a >> 4),
+    hexDigit(a & 15),
+    hexDigit(b >> 4),
+    hexDigit(b & 15),
+    hexDigit(c >> 4),
+    hexDigit(c & 15),
+    hexDigit(d >> 4),
+    hexDigit(d & 15),
+  )
+}
+
+function hexDigit(value: number): number {
+  return value < 10 ? 48 + value : 87 + value
 }
 
 /** @example fromHex('ff') // Uint8Array [255] */

@@ -89,7 +89,7 @@ function historyNumber({ era, life }: Era): number {
 
 /** The stored name of a forgotten id: 128 bits of its digest. */
 export function pastName(hash: Hash, timeline: TimelineId): string {
-  return toHex(hash(encoder.encode(timeline))).slice(0, 32)
+  return toHex(hash(encoder.encode(timeline)).subarray(0, 16))
 }
 
 /** @example identityOf(sha256, store, 'shop', 'workflow/checkout/order-42', 1) // 32 hexadecimal digits */
@@ -100,7 +100,7 @@ export function identityOf(
   timeline: TimelineId,
   life: number,
 ): string {
-  return toHex(digestOf(hash, ['timeline', store.id, namespace, timeline, String(life)])).slice(0, keyDigits)
+  return toHex(digestOf(hash, ['timeline', store.id, namespace, timeline, String(life)]).subarray(0, keyDigits / 2))
 }
 
 /**

@@ -1,6 +1,8 @@
 // Callbacks that run once the microtask queue is empty, when other code has run as far as it can. All callbacks that
 // wait at the same moment share one tick, because a thousand runs may receive their outcomes at once.
 
+// Saved before the guard of workflow code replaces it: the replacement determines its caller on each call.
+const nextTick = process.nextTick.bind(process)
 const settled = Promise.resolve()
 let waiting: (() => void)[] = []
 
@@ -12,7 +14,7 @@ export function whenDrained(call: () => void): void {
 
 /** A tick scheduled from a microtask runs once the microtask queue is empty. */
 function scheduleTick(): void {
-  process.nextTick(tick)
+  nextTick(tick)
 }
 
 function tick(): void {
@@ -23,7 +25,7 @@ function tick(): void {
       call()
     } catch (error) {
       // Rethrown in its own tick: the error must neither stop the other callbacks nor be lost.
-      process.nextTick(() => {
+      nextTick(() => {
         throw error
       })
     }

@@ -63,7 +63,7 @@ export class FeedMarks {
 
   /** Records the last entry of a page. A reader checks its marks after each page, so the page is from the checked store. */
   note(timeline: TimelineId, point: Point): void {
-    this.#note(timeline, point, true, true)
+    this.#note(timeline, point, true, this.#lastOf(timeline))
   }
 
   /**
@@ -71,18 +71,39 @@ export class FeedMarks {
    * its timeline only if it was written directly after that mark.
    */
   noteUnchecked(timeline: TimelineId, point: Point, after: Point | null): void {
-    const known = this.#marks.findLast((mark) => mark.timeline === timeline)
-    this.#note(timeline, point, false, !!after && !!known && isSame(known.point, after))
+    const known = this.#lastOf(timeline)
+    const replaces = after !== null && known >= 0 && isSame(this.#marks[known]!.point, after)
+    this.#note(timeline, point, false, replaces ? known : -1)
   }
 
-  #note(timeline: TimelineId, point: Point, isChecked: boolean, replaces: boolean): void {
+  /** The index of the newest mark of the timeline; -1 if there is none. */
+  #lastOf(timeline: TimelineId): number {
     const marks = this.#marks
-    const known = replaces ? marks.findLastIndex((mark) => mark.timeline === timeline) : -1
-    if (known >= 0) marks.splice(known, 1)
-    marks.push({ timeline, point, isChecked, forgotten: this.#forgottenBefore })
-    const isOfKind = (mark: Mark) => mark.isChecked === isChecked
-    if (marks.length <= checkedMax || marks.filter(isOfKind).length <= (isChecked ? checkedMax : uncheckedMax)) return
-    marks.splice(marks.findIndex(isOfKind), 1)
+    let at = marks.length - 1
+    while (at >= 0 && marks[at]!.timeline !== timeline) at -= 1
+    return at
+  }
+
+  /** `replaced`: the index of the mark that it replaces, or -1. Every commit passes here, so nothing is allocated besides the mark. */
+  #note(timeline: TimelineId, point: Point, isChecked: boolean, replaced: number): void {
+    const marks = this.#marks
+    const mark = { timeline, point, isChecked, forgotten: this.#forgottenBefore }
+    if (replaced < 0) marks.push(mark)
+    else {
+      marks.copyWithin(replaced, replaced + 1)
+      marks[marks.length - 1] = mark
+    }
+    if (marks.length <= checkedMax) return
+    let count = 0
+    let oldest = -1
+    for (let i = marks.length - 1; i >= 0; i--) {
+      if (marks[i]!.isChecked !== isChecked) continue
+      count += 1
+      oldest = i
+    }
+    if (count <= (isChecked ? checkedMax : uncheckedMax)) return
+    marks.copyWithin(oldest, oldest + 1)
+    marks.pop()
   }
 
   /** POSITION_GONE if the store lacks an unchecked mark, or the newest checked one whose history is still kept. */

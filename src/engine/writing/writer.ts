@@ -7,7 +7,7 @@ import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { appendOperation, makeRun, nonceBytes, packEntries } from '../../core/history/entry-run.ts'
 import { joinPacked, type PackedEntries, takeOut } from '../../core/history/packed-entries.ts'
-import type { Commit, EntryRun, Outcome, Refusal, Take } from '../../core/store/ports.ts'
+import type { Commit, EntryRun, Guard, Outcome, Refusal, Take } from '../../core/store/ports.ts'
 import type { Writable } from '../../core/writable.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Follower } from '../history/state.ts'
@@ -342,15 +342,15 @@ export class Writer implements CommitSource {
     const commit: Commit =
       run && !extras && !take
         ? { operation: appendOperation(run.digest), guard, run }
-        : {
-            ...extras,
-            ...this.#taking(extras),
-            operation: newOperation(this.#kernel.random),
-            guard,
-            ...(run && { run }),
-          }
+        : this.#wholeCommit(extras, guard, run)
     this.#isUnderWay = true
     return new PreparedWrite(this, commit, run, taken, entries)
+  }
+
+  #wholeCommit(extras: CommitExtras | null, guard: Guard, run: EntryRun | null): Commit {
+    const commit: Writable<Commit> = { ...extras, operation: newOperation(this.#kernel.random), guard }
+    if (run) commit.run = run
+    return this.#take ? Object.assign(commit, this.#taking(extras)) : commit
   }
 
   #taking(extras: CommitExtras | null): Pick<Commit, 'take' | 'attributes'> {

@@ -298,7 +298,7 @@ function doneOf(
   else if (result !== undefined) data.result = result
   if (ms !== undefined) data.ms = ms
   if (keyUsed !== null) data.key = keyUsed
-  return Object.assign(data, depends)
+  return depends === dependsOnAll ? data : Object.assign(data, depends)
 }
 
 const dependsOnAll = {}

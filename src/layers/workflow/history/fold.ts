@@ -177,15 +177,15 @@ const ofCompensations: Readonly<Record<string, Handler>> = {
 }
 
 const ofTheRun: Readonly<Record<string, Handler>> = {
-  started: (next, data, entry) => ({
-    ...next,
-    started: data,
-    startedAt: entry.time,
-    input: data.input,
-    ...identified(entry.timeline, data),
-    ...(typeof data.seed === 'string' && { salts: [{ after: 0, salt: data.seed }] }),
-    isAdmitted: !data.queue,
-  }),
+  started(next, data, entry) {
+    next.started = data
+    next.startedAt = entry.time
+    next.input = data.input
+    Object.assign(next, identified(entry.timeline, data))
+    if (typeof data.seed === 'string') next.salts = [{ after: 0, salt: data.seed }]
+    next.isAdmitted = !data.queue
+    return next
+  },
   admitted: (next) => ({ ...next, isAdmitted: true }),
   waits(next, data) {
     next.waits = data.for
@@ -215,7 +215,10 @@ const ofTheRun: Readonly<Record<string, Handler>> = {
     ...(data.owns && { ...withoutOriginal(next), rolling: null }),
     ...('input' in data && { input: data.input }),
   }),
-  completed: (next, _data, entry) => ({ ...next, ...withoutRerun(next), end: endOf(entry) }),
+  completed(next, _data, entry) {
+    next.end = endOf(entry)
+    return next.rerun ? { ...next, ...withoutRerun(next) } : next
+  },
   terminated: (next, _data, entry) => ({ ...next, end: endOf(entry) }),
   'ended-badly': (next, _data, entry) => ({
     ...next,

@@ -134,14 +134,7 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
   const { time: at, seq } = entry
   switch (entry.type) {
     case 'done':
-      return {
-        kind: 'done',
-        ...{ id: data.id, result: data.result, rode: data.rode ?? null },
-        ...replaced(data),
-        ...keyed(data),
-        ...depending(data),
-        ...{ at, seq },
-      }
+      return doneItem(data, at, seq)
     case 'failed':
       return { kind: 'failed', id: data.id, error: data.error, ...keyed(data), ...depending(data), at, seq }
     case 'timer':
@@ -159,6 +152,15 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
     default:
       return null
   }
+}
+
+/** Most steps have neither a key nor a declared dependency, and every step passes here: then one object, and no spread. */
+function doneItem(data: Data, at: number, seq: number): Item {
+  const { id, result, rode, replaces, key, after, since } = data
+  if (replaces === undefined && key === undefined && after === undefined && since === undefined)
+    return { kind: 'done', id, result, rode: rode ?? null, at, seq }
+  const more = { ...replaced(data), ...keyed(data), ...depending(data) }
+  return { kind: 'done', id, result, rode: rode ?? null, ...more, at, seq }
 }
 
 function replaced({ replaces }: Data): { readonly replaces?: number } {

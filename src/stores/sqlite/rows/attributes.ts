@@ -6,7 +6,9 @@ import { damaged } from '../file/failure.ts'
 export type Attributes = Readonly<Record<string, Attribute>>
 
 export function encodeAttributes(attributes: Attributes): string {
-  return JSON.stringify(Object.entries(attributes).map(([key, value]) => [key, encodeAttribute(value)]))
+  const pairs: [string, string][] = []
+  for (const key in attributes) pairs.push([key, encodeAttribute(attributes[key]!)])
+  return JSON.stringify(pairs)
 }
 
 export function decodeAttributes(text: string): Attributes {

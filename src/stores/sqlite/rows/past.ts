@@ -3,11 +3,11 @@
 // not be found, and its id would reuse the keys of its first life. A life is therefore read from both, and an intact row of
 // either counts; if both are intact, the higher life is used.
 
-import { createHash } from 'node:crypto'
-import type { Digest, TimelineId } from '../../../core/coordinate.ts'
+import type { TimelineId } from '../../../core/coordinate.ts'
 import { pastName } from '../../../core/identity.ts'
 import { pastLives } from '../../../core/limits.ts'
 import type { PastLife } from '../../../core/store/ports.ts'
+import { runtime } from '../../../lib/runtime/index.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
@@ -31,8 +31,9 @@ const inBoth = `${inTable} UNION ALL SELECT * FROM reprise_past INDEXED BY repri
 const tidiedAtOnce = 10_000
 
 export function pastOf(connection: Connection, space: number, timeline: TimelineId): PastLife {
-  const name = pastName(sha256, timeline)
+  const name = pastName(runtime.sha256, timeline)
   const rows = rowsOf(connection, space, name)
+  if (rows.length === 0) return { name, life: 0, epoch: 0, forgottenAt: 0 }
   return soundOf(rows, name) ?? { name, life: soundOf(rows, anyName)?.life ?? 0, epoch: 0, forgottenAt: 0 }
 }
 
@@ -82,7 +83,7 @@ export function rememberForgotten(
   forgottenAt: number,
 ): void {
   if (how === 'moved') return
-  const name = pastName(sha256, timeline)
+  const name = pastName(runtime.sha256, timeline)
   if (how === true) {
     recall(connection, space, { name, life, epoch, forgottenAt })
     return
@@ -122,8 +123,4 @@ function toPast(row: SqlRow): PastLife {
   checkRow(row, columnNames, `the life of a forgotten id (${row.name})`)
   const { name, life, epoch, forgotten_at: forgottenAt } = row
   return { name: name as string, life: life as number, epoch: epoch as number, forgottenAt: forgottenAt as number }
-}
-
-function sha256(bytes: Uint8Array): Digest {
-  return createHash('sha256').update(bytes).digest()
 }

@@ -1,11 +1,49 @@
 // SQLite's pages have no checksum, so our rows have their own. A row that does not match its checksum is damaged and never used.
 
 import { crc32 } from 'node:zlib'
+import { table } from '../file/checksum.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 
 /** @example checksumOf(['a', 1, null]) */
 export function checksumOf(values: readonly SqlValue[]): number {
+  let rest = ~0
+  for (const value of values) {
+    // An array per text, and a call into zlib, would cost more than the work: rows are written with every commit of a run.
+    const next =
+      value === null
+        ? after(rest, 'n')
+        : typeof value === 'string'
+          ? afterSized(rest, 's', value)
+          : value instanceof Uint8Array
+            ? notAscii
+            : afterSized(rest, 'd', String(value))
+    if (next === notAscii) return checksumOfAny(values)
+    rest = next
+  }
+  return ~rest >>> 0
+}
+
+/** No checksum: a 32-bit number is never this large. */
+const notAscii = 2 ** 40
+
+function afterSized(rest: number, kind: string, text: string): number {
+  return after(after(after(after(rest, kind), String(text.length)), ':'), text)
+}
+
+/** The checksum continued over an ASCII text, whose UTF-8 bytes are its characters. */
+function after(before: number, text: string): number {
+  if (before === notAscii) return notAscii
+  let rest = before
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code > 127) return notAscii
+    rest = (rest >>> 8) ^ table[(rest ^ code) & 0xff]!
+  }
+  return rest
+}
+
+function checksumOfAny(values: readonly SqlValue[]): number {
   let crc = 0
   // The checksum of consecutive texts is that of their concatenation: one call covers them all.
   let text = ''

@@ -56,8 +56,9 @@ export function writeWitness(
   { tid, name, sums }: { readonly tid: number; readonly name: string; readonly sums: Sums },
   rowCrc: number,
 ): void {
-  const values = [space, name, tid, rowCrc, ...valuesOf(sums)]
-  connection.run(write, ...values, checksumOf(values))
+  const { mail, checkpoints, cursors, forks } = sums
+  const values: SqlValue[] = [space, name, tid, rowCrc, mail, checkpoints, cursors, forks]
+  connection.run(write, space, name, tid, rowCrc, mail, checkpoints, cursors, forks, checksumOf(values))
 }
 
 /** For changes that leave the row itself unchanged. */
@@ -167,11 +168,7 @@ function sumsOf(row: SqlRow): Sums {
 
 /** The checksum that a packed head starts with (head-state.ts). */
 export function headCrc(state: Uint8Array): number {
-  return new DataView(state.buffer, state.byteOffset, 4).getUint32(0, true)
-}
-
-function valuesOf({ mail, checkpoints, cursors, forks }: Sums): SqlValue[] {
-  return [mail, checkpoints, cursors, forks]
+  return (state[0]! | (state[1]! << 8) | (state[2]! << 16) | (state[3]! << 24)) >>> 0
 }
 
 const sumOfRows = (table: string, where = '') =>

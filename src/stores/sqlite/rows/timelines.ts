@@ -95,6 +95,8 @@ export class Timelines {
   readonly #fresh = new Set<number>()
   /** The highest number of a timeline; null if it must be looked up. */
   #lastTid: number | null = null
+  /** The name that was last looked up in vain: a commit that creates a timeline looks for it twice. */
+  #missing: TimelineId | null = null
   readonly #heads: HeadWriter
   readonly #keptMax: number
   #tooMany: number
@@ -118,9 +120,11 @@ export class Timelines {
   find(name: TimelineId): Timeline | null {
     const kept = this.#byName.get(name)
     if (kept) return kept
+    if (name === this.#missing) return null
     const row = this.#connection.get(`${select} WHERE t.space = ? AND t.name = ?`, this.#space, name)
     if (!row) {
       this.#checkMissing(name)
+      this.#missing = name
       return null
     }
     // An index that lost its order leads to another row.
@@ -254,6 +258,7 @@ export class Timelines {
 
   /** Writes the changes of this transaction, and every head that is behind, whichever process appended to it. */
   flush(): void {
+    this.#missing = null
     this.#takeUnsettled()
     this.#flushHeads()
     for (const [tid, before] of this.#dirtyRows) {
@@ -276,6 +281,7 @@ export class Timelines {
   }
 
   clear(): void {
+    this.#missing = null
     this.#heads.clear()
     this.#byName.clear()
     this.#byTid.clear()
@@ -338,9 +344,11 @@ export class Timelines {
       this.#connection.run(insert, ...values, crc)
       return crc
     }
-    const set = values.slice(sql === update ? 1 : firstChanging)
-    if (sql === changeWithoutStatus) set.splice(atStatus, 1)
-    this.#connection.run(sql, ...set, crc, tid)
+    const set: SqlValue[] = []
+    const leftOut = sql === changeWithoutStatus ? firstChanging + atStatus : -1
+    for (let i = sql === update ? 1 : firstChanging; i < values.length; i++) if (i !== leftOut) set.push(values[i]!)
+    set.push(crc, tid)
+    this.#connection.run(sql, ...set)
     return crc
   }
 
@@ -390,9 +398,9 @@ export class Timelines {
   #writeAttributes({ tid, row }: Timeline, before: Attributes): void {
     if (before === row.attributes) return
     if (Object.keys(before).length > 0) this.#connection.run('DELETE FROM reprise_attribute WHERE tid = ?', tid)
-    for (const [key, value] of Object.entries(row.attributes)) {
-      const sql = 'INSERT INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
-      this.#connection.run(sql, tid, JSON.stringify(key), searchValue(value))
+    const sql = 'INSERT INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
+    for (const key in row.attributes) {
+      this.#connection.run(sql, tid, JSON.stringify(key), searchValue(row.attributes[key]!))
     }
   }
 

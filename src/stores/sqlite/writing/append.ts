@@ -24,8 +24,16 @@ export function planAppends(
   position: number,
   updatedAt: number,
 ): Appends | null {
-  const plan: Appends = { frames: [], timelines: [], heads: [], outcomes: [] }
-  for (const commit of commits) {
+  // Arrays of the right size: one that grows by pushes reserves room for 17.
+  const count = commits.length
+  const plan: Appends = {
+    frames: new Array(count),
+    timelines: new Array(count),
+    heads: new Array(count),
+    outcomes: new Array(count),
+  }
+  for (let i = 0; i < count; i++) {
+    const commit = commits[i]!
     if (!isAppend(commit)) return null
     const { guard, operation } = commit
     const run = commit.run!
@@ -36,13 +44,13 @@ export function planAppends(
     // A head without an owner must be current in the file (unsettled.ts).
     if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
     if (!equalBytes(head.digest, guard!.digest!)) return null
-    plan.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
+    plan.frames[i] = { tid, previous: head.position, before: head.digest, run, operation }
     const seq = run.first + run.count - 1
-    plan.timelines.push(before)
+    plan.timelines[i] = before
     // Not copied: digests never change, and a copy would be a tenth of an append's garbage.
     const { digest } = run
-    plan.heads.push({ seq, life, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt })
-    plan.outcomes.push({ ok: true, epoch, seq, isDuplicate: false })
+    plan.heads[i] = { seq, life, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
+    plan.outcomes[i] = { ok: true, epoch, seq, isDuplicate: false }
   }
   return isEachOnce(plan.timelines) ? plan : null
 }

@@ -111,6 +111,7 @@ export function mergeAttributes(
   before: Readonly<Record<string, Attribute>>,
   changes: Readonly<Record<string, Attribute | null>>,
 ): Readonly<Record<string, Attribute>> {
+  if (isOnlyAdded(changes)) return { ...before, ...(changes as Readonly<Record<string, Attribute>>) }
   const merged = new Map(Object.entries(before))
   for (const [key, value] of Object.entries(changes)) {
     if (value === null) merged.delete(key)
@@ -118,6 +119,11 @@ export function mergeAttributes(
   }
   // fromEntries defines properties, so that a key named __proto__ is treated like any other.
   return Object.fromEntries(merged)
+}
+
+function isOnlyAdded(changes: Readonly<Record<string, Attribute | null>>): boolean {
+  for (const key of Object.keys(changes)) if (changes[key] === null || changes[key] === undefined) return false
+  return true
 }
 
 const none: readonly never[] = []

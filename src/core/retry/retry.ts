@@ -86,7 +86,9 @@ const renamed = { maxBackoff: 'backoffMax', nonRetryable: 'giveUpOn', crashes: '
 /** Most calls have no policy of their own, so the resolved policy of their definition is cached. */
 export function resolveRetry(policy: RetryPolicy | undefined, defaults: RetryPolicy = noPolicy): ResolvedRetry {
   if (policy) return resolve(policy, defaults)
-  const worked = resolved.get(defaults) ?? resolve(defaults, noPolicy)
+  const known = resolved.get(defaults)
+  if (known) return known
+  const worked = resolve(defaults, noPolicy)
   resolved.set(defaults, worked)
   return worked
 }

@@ -25,7 +25,7 @@ export interface Created<State> {
 }
 
 /**
- * `made` is called with the new timeline; null: it exists already. Not an async function: runs start here, and async
+ * `answer` is called with the new timeline; null: it exists already. Not an async function: runs start here, and async
  * functions cost promises.
  */
 export function createTimeline<State, Result>(
@@ -34,10 +34,10 @@ export function createTimeline<State, Result>(
   fold: Fold<State>,
   entries: FirstEntries,
   extras: CommitExtras,
-  made: (created: Created<State> | null) => Result,
+  answer: (created: Created<State> | null) => Result,
   past: Pick<PastLife, 'life' | 'epoch'> = kernel.identity.usual,
 ): Promise<Result> {
-  const again = (start = past) => createTimeline(kernel, id, fold, entries, extras, made, start)
+  const again = (start = past) => createTimeline(kernel, id, fold, entries, extras, answer, start)
   const worker = kernel.worker.registered
   if (worker === null) return kernel.worker.register().then(() => again())
   if (!kernel.identity.known) return kernel.identity.load().then(() => again())
@@ -46,25 +46,24 @@ export function createTimeline<State, Result>(
     const life = past.life + 1
     const epoch = past.epoch + 1
     const given = typeof entries === 'function' ? entries(kernel.identity.of(id, life), life) : entries
-    const copies = given.map((entry) => kernel.codec.copy(entry.data))
-    const drafts = given.map((entry, i) => ({
-      type: entry.type,
-      version: entry.version ?? 1,
-      time: entry.time ?? kernel.clock.now(),
-      key: entry.key,
-      data: copies[i]!.bytes,
-    }))
-    const sealed = drafts.map((draft, i) => sealEntry(kernel.sealer, draft, digest, i, fold.compressAboveBytes))
+    const made: Entry[] = []
+    const sealed = given.map((entry, i) => {
+      const { type, key } = entry
+      const version = entry.version ?? 1
+      const time = entry.time ?? kernel.clock.now()
+      const copy = kernel.codec.copy(entry.data)
+      made.push({ timeline: id, seq: i + 1, epoch, type, version, time, key, data: copy.value })
+      return sealEntry(
+        kernel.sealer,
+        { type, version, time, key, data: copy.bytes },
+        digest,
+        i,
+        fold.compressAboveBytes,
+      )
+    })
     const run = packEntries(kernel.hash, { before: digest, first: 1, epoch }, sealed)
     const state = new TimelineState(fold, undefined, guards(kernel, fold))
-    state.replay(
-      drafts.map(
-        ({ type, version, time, key }, i): Entry => ({
-          ...{ timeline: id, seq: i + 1, epoch, type, version, time, key },
-          data: copies[i]!.value,
-        }),
-      ),
-    )
+    state.replay(made)
     const declared = policyToStore(kernel, id, null)
     const released = extras.release ? onRelease(fold.checkpoint, {}, epoch, kernel.worker.now()) : null
     const commit = {
@@ -77,14 +76,14 @@ export function createTimeline<State, Result>(
     } as const
     return kernel.committer.submit(commit).then((outcome) => {
       if (outcome.ok)
-        return made({
+        return answer({
           head: headOf(kernel, { id, life, epoch }, digest, run, extras),
           recovered: recoveredOf(id, epoch, state, run),
         })
       if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(() => again())
       // The id was used before: continue from its past life and epoch.
       if (outcome.code === 'FENCED' && !outcome.head) return kernel.identity.past(id).then(again)
-      if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return made(null)
+      if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return answer(null)
       throw refusalError(id, outcome)
     })
   } catch (error) {

@@ -458,24 +458,25 @@ type Changes = Readonly<Record<string, Attribute | null | undefined>>
 
 class AttributeBudget {
   readonly #limits: AttributeLimits
-  readonly #names: Set<string>
+  /** The attributes at the start, until the first change: most of the many timelines never change theirs. */
+  readonly #first: Changes
+  #known: Set<string> | null = null
 
   constructor(limits: AttributeLimits, attributes: Changes = {}) {
     this.#limits = limits
-    this.#names = new Set(Object.keys(attributes))
+    this.#first = attributes
   }
 
   /** Throws LIMIT_EXCEEDED; otherwise they are treated as written. */
   take(changes: Changes): void {
     checkAttributes(changes, this.#limits)
-    const names = new Set(this.#names)
+    const before = this.#known ?? new Set(Object.keys(this.#first))
+    const names = new Set(before)
     for (const [name, value] of Object.entries(changes)) {
       if (value === null) names.delete(name)
       else if (value !== undefined) names.add(name)
     }
-    if (names.size > Math.max(this.#limits.attributes, this.#names.size))
-      throw tooManyAttributes(names.size, this.#limits)
-    this.#names.clear()
-    for (const name of names) this.#names.add(name)
+    if (names.size > Math.max(this.#limits.attributes, before.size)) throw tooManyAttributes(names.size, this.#limits)
+    this.#known = names
   }
 }

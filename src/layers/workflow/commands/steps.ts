@@ -37,6 +37,9 @@ const known = new Set<string>([
 
 type Call<T> = (step: StepCall) => Promise<T> | T
 
+/** A step without options has these. */
+export const noStepOptions: StepOptions<unknown> = Object.freeze({})
+
 const values = { inDoubt: ['retry', 'hold', aFunction], compensate: [aFunction], undo: [aFunction] }
 
 /** The outcome of a step whose result is shared with other runs; its entry records the origin. */
@@ -69,8 +72,10 @@ export function askStep<T>(
   options: StepOptions<T>,
 ): Promise<T> {
   checkFunction(call, `step ${name}`)
-  checkOptions('step', options, known)
-  checkValues(`step ${name}`, options, values)
+  if (options !== noStepOptions) {
+    checkOptions('step', options, known)
+    checkValues(`step ${name}`, options, values)
+  }
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)
@@ -293,6 +298,9 @@ function doneOf(
   ms: number | undefined,
   depends: object,
 ): Record<string, unknown> {
+  // The usual step, in one piece.
+  if (ms !== undefined && keyUsed === null && depends === dependsOnAll && !(result instanceof SharedResult))
+    return result === undefined ? { id, ms } : { id, result, ms }
   const data: Record<string, unknown> = { id }
   if (result instanceof SharedResult) Object.assign(data, { result: result.result, shared: result.shared })
   else if (result !== undefined) data.result = result

@@ -93,7 +93,8 @@ export class Attempt implements StepCall, CallInFlight {
     run.calls.started(this.#id, this)
     this.#watch(options)
     try {
-      const called = enterStep(this, () => (run.calls.trace ? this.#traced(run.calls.trace, call) : call(this)))
+      const { trace } = run.calls
+      const called = trace ? enterStep(this, () => this.#traced(trace, call)) : enterStep(this, call, this)
       if (called instanceof Promise) return this.#outcome(called)
       if (isThenable(called)) return this.#outcome(Promise.resolve(called))
       this.#end()

@@ -16,7 +16,7 @@ import { type BranchingRun, loop, parallel, race } from '../commands/flow.ts'
 import { askMemo, askNamedMemo, type SharingRun } from '../commands/memo.ts'
 import type { Queries } from '../commands/queries.ts'
 import type { Saga } from '../commands/saga.ts'
-import { askStep } from '../commands/steps.ts'
+import { askStep, noStepOptions } from '../commands/steps.ts'
 import { askTransaction, type TransactionRun } from '../commands/transaction.ts'
 import { askSleep, type Signals } from '../commands/waits.ts'
 import type {
@@ -107,7 +107,7 @@ function checkedChild(where: string, options: ChildOptions): ChildOptions {
 /** Created on first access: a run uses a few of the many methods, and code may destructure them from the context. */
 const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
-    direct((name, call, options: StepOptions<unknown> = {}) =>
+    direct((name, call, options: StepOptions<unknown> = noStepOptions) =>
       askStep(bound.run, bound.here('step'), name, call, options),
     ),
   memoStep: (bound) =>

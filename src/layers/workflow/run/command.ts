@@ -2,7 +2,7 @@
 
 import type { Item } from '../history/entries.ts'
 import type { Position } from './observations.ts'
-import { leaveScope, type Scope } from './scope.ts'
+import { leaveScopeWith, type Scope } from './scope.ts'
 import type { KeyedStep } from './step-key.ts'
 
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
@@ -152,7 +152,12 @@ export class Command implements KeyedStep {
 
   start(): void {
     this.isStarted = true
-    leaveScope(() => this.#spec.start(this))
+    leaveScopeWith(startNow, this)
+  }
+
+  /** @internal Outside of the scope of the code. */
+  startOutside(): void {
+    this.#spec.start(this)
   }
 
   /** Delivers an outcome, also to an abandoned command. */
@@ -163,6 +168,10 @@ export class Command implements KeyedStep {
   onAbandon(): void {
     this.#spec.onAbandon?.(this)
   }
+}
+
+function startNow(command: Command): void {
+  command.startOutside()
 }
 
 /** A failure that no code awaits must not end the process. */

@@ -12,7 +12,7 @@ import { Command, type CommandKind, type CommandSpec, givenOf, tolerated } from 
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import { type Digester, Observed } from './observations.ts'
 import type { Seed } from './randomness.ts'
-import { leaveScope, readableId, Scope } from './scope.ts'
+import { leaveScope, leaveScopeWith, readableId, Scope } from './scope.ts'
 
 export interface ExecutionHooks {
   readonly digester: Digester
@@ -60,7 +60,8 @@ export class Execution {
   readonly updates: Observed
   readonly #hooks: ExecutionHooks
   readonly #isDirect: boolean
-  readonly #scopes = new Map<string, Scope>()
+  /** By path, except the root. Null until the first branch, loop or handler. */
+  #scopes: Map<string, Scope> | null = null
   #loops: Map<string, number> | null = null
   readonly #waiting = new Set<Command>()
   /** Commands that no branch waits for, but whose outcome must be known because they may have to be undone. */
@@ -97,7 +98,6 @@ export class Execution {
     this.#time = startedAt
     this.root = new Scope(this, '', null)
     this.root.observed.add('~input', input)
-    this.#scopes.set('', this.root)
   }
 
   /** Workflow time: the time at which the last delivered outcome was recorded. */
@@ -188,6 +188,7 @@ export class Execution {
 
   scope(parent: Scope, path: string): Scope {
     const scope = parent.child(path)
+    this.#scopes ??= new Map()
     this.#scopes.set(path, scope)
     return scope
   }
@@ -254,7 +255,7 @@ export class Execution {
 
   #abandon(scope: Scope, reason: string): void {
     const inside = (each: Scope | null): boolean => each !== null && (each === scope || inside(each.parent))
-    for (const each of this.#scopes.values()) if (inside(each)) each.abandoned = reason
+    for (const each of [this.root, ...(this.#scopes?.values() ?? [])]) if (inside(each)) each.abandoned = reason
     for (const command of [...this.#waiting]) {
       if (!inside(command.scope)) continue
       command.isAbandoned = true
@@ -274,7 +275,7 @@ export class Execution {
   passIteration(loop: string, n: number): void {
     this.#loops ??= new Map()
     this.#loops.set(loop, n)
-    for (const path of this.#scopes.keys()) if (path.startsWith(`${loop}.`)) this.#scopes.delete(path)
+    for (const path of this.#scopes?.keys() ?? []) if (path.startsWith(`${loop}.`)) this.#scopes!.delete(path)
   }
 
   /** The code has ended: checks that history agrees. */
@@ -350,7 +351,7 @@ export class Execution {
     this.#delivered += 1
     if (this.#delivered % yieldEvery === 0) this.#hooks.soon(this.#drained)
     // Uses the platform's timers instead of the engine's clock, which may be virtual: the code's own promises are real.
-    else leaveScope(() => whenDrained(this.#drained))
+    else leaveScopeWith(whenDrained, this.#drained)
   }
 
   /** `command` is undefined for a straggler, which no code waits for. */
@@ -367,7 +368,8 @@ export class Execution {
 
   #find(id: string): Command | undefined {
     const slash = id.lastIndexOf('/')
-    return this.#scopes.get(slash === -1 ? '' : id.slice(0, slash))?.commands.get(id) as Command | undefined
+    const scope = slash === -1 ? this.root : this.#scopes?.get(id.slice(0, slash))
+    return scope?.commands.get(id) as Command | undefined
   }
 
   /** True for a straggler from an earlier iteration of a loop. */

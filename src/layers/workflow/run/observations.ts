@@ -72,12 +72,11 @@ export class Observed {
   }
 
   here(): Position {
-    const count = this.#seen.length
-    const updates = this.#updates?.count ?? 0
-    return { digest: () => this.#digestAt(count, updates) }
+    return new Place(this, this.#seen.length, this.#updates?.count ?? 0)
   }
 
-  #digestAt(count: number, updates: number): string {
+  /** @internal */
+  digestAt(count: number, updates: number): string {
     const base = this.#base?.digest() ?? ''
     if (base === '' && count === 0 && updates === 0) return ''
     const parts = [base, toHex(this.#sumOf(count)), this.#updates ? toHex(this.#updates.#sumOf(updates)) : '']
@@ -103,6 +102,23 @@ export class Observed {
         ? one.ends.map((end) => end.digest()).join('.')
         : toHex('digest' in one ? one.digest : digestOf(this.#digester, one.value))
     return this.#digester.hash(encoder.encode(`${one.id}\n${content}`))
+  }
+}
+
+/** Every command has one, and most are never digested: an object without a closure. */
+class Place implements Position {
+  readonly #observed: Observed
+  readonly #count: number
+  readonly #updates: number
+
+  constructor(observed: Observed, count: number, updates: number) {
+    this.#observed = observed
+    this.#count = count
+    this.#updates = updates
+  }
+
+  digest(): string {
+    return this.#observed.digestAt(this.#count, this.#updates)
   }
 }
 

@@ -6,7 +6,7 @@ import type { Attribute } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { NewEntry } from '../../../engine/writing/timeline.ts'
-import type { CommitExtras, Written } from '../../../engine/writing/writer.ts'
+import type { CommitExtras, OutcomeReceiver, Written } from '../../../engine/writing/writer.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
 import type { CommandRun } from './command-host.ts'
@@ -92,16 +92,23 @@ export class Recorder {
     const { open, residency, tenure } = this.#run
     if (this.#batcher || this.#extras !== noPending || tenure.isLeaving)
       return this.#record(type, data, undefined, otherwise)
-    const { work } = residency
     const entries = [{ type, data, time: this.stamp() }]
-    const refused = (error: unknown) =>
-      this.#refused({ entries, extras: undefined, before: noPending, otherwise }, error)
+    const outcome = new RecordedOutcome(this, residency.work, entries, otherwise)
     try {
-      open.ask(entries, { resolve: work.done, reject: (error) => void refused(error).then(work.done, work.failed) })
+      open.ask(entries, outcome)
     } catch (error) {
-      return refused(error)
+      return outcome.refused(error)
     }
     return reportedLater
+  }
+
+  /** @internal Tries again, or calls `otherwise`. */
+  refused(
+    entries: readonly NewEntry[],
+    otherwise: (error: unknown) => Promise<unknown>,
+    error: unknown,
+  ): Promise<unknown> {
+    return this.#refused({ entries, extras: undefined, before: noPending, otherwise }, error)
   }
 
   /** Not async: this is the hot path, and each async function allocates promises. */
@@ -220,6 +227,38 @@ export class Recorder {
       entries: [...before.entries, ...this.#extras.entries],
       attributes: before.attributes ? { ...before.attributes, ...this.#extras.attributes } : this.#extras.attributes,
     }
+  }
+}
+
+/** Receives the outcome of an entry that belongs to a piece of work. Every step has one: no promise and no closure. */
+class RecordedOutcome implements OutcomeReceiver {
+  readonly #recorder: Recorder
+  readonly #work: Pick<Work, 'done' | 'failed'>
+  readonly #entries: readonly NewEntry[]
+  readonly #otherwise: (error: unknown) => Promise<unknown>
+
+  constructor(
+    recorder: Recorder,
+    work: Pick<Work, 'done' | 'failed'>,
+    entries: readonly NewEntry[],
+    otherwise: (error: unknown) => Promise<unknown>,
+  ) {
+    this.#recorder = recorder
+    this.#work = work
+    this.#entries = entries
+    this.#otherwise = otherwise
+  }
+
+  resolve(): void {
+    this.#work.done()
+  }
+
+  reject(error: unknown): void {
+    void this.refused(error).then(this.#work.done, this.#work.failed)
+  }
+
+  refused(error: unknown): Promise<unknown> {
+    return this.#recorder.refused(this.#entries, this.#otherwise, error)
   }
 }
 

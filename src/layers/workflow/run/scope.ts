@@ -37,13 +37,18 @@ export function enterScope<T>(scope: Scope, call: () => T): T {
   return places.run({ scope, step: null }, call)
 }
 
-export function enterStep<T>(step: NonNullable<Place['step']>, call: () => T): T {
-  return places.run({ scope: null, step }, call)
+export function enterStep<A, T>(step: NonNullable<Place['step']>, call: (argument: A) => T, argument?: A): T {
+  return places.run({ scope: null, step }, call, argument as A)
 }
 
 /** The engine's own work, and everything it schedules, must not be taken for workflow code. */
 export function leaveScope<T>(call: () => T): T {
   return places.getStore() === undefined ? call() : places.run(undefined, call)
+}
+
+/** The same for a function with an argument: on the path of a step, no closure is made for it. */
+export function leaveScopeWith<A, T>(call: (argument: A) => T, argument: A): T {
+  return places.getStore() === undefined ? call(argument) : places.run(undefined, call, argument)
 }
 
 const nameLengthMax = 200

@@ -29,8 +29,11 @@ export class Tallies {
 
   add(kind: TallyKind, key: string, count: number, sum = 0): void {
     const id = `${kind} ${key}`
-    const before = this.#changes.get(id) ?? { kind, key, count: 0, sum: 0 }
-    this.#changes.set(id, { kind, key, count: before.count + count, sum: (before.sum + sum) % 2 ** 32 })
+    const change = this.#changes.get(id)
+    if (change) {
+      change.count += count
+      change.sum = (change.sum + sum) % 2 ** 32
+    } else this.#changes.set(id, { kind, key, count, sum })
   }
 
   flush(): void {

@@ -90,7 +90,7 @@ const examples: Readonly<Record<string, () => Uint8Array | Promise<Uint8Array>>>
   run: () => run.bytes,
   digest: () => run.digest,
   manifest: () => encodeManifest(manifest),
-  row: () => new RowEncoder().encode(1, [draft], { unsettledAt: null, needsDigest: () => false }).slice(),
+  row: () => new RowEncoder().encode(1, [draft], null, () => false).slice(),
   head: headBytes,
   export: exported,
   backup: backedUp,

@@ -88,11 +88,8 @@ export class FeedMarks {
   #note(timeline: TimelineId, point: Point, isChecked: boolean, replaced: number): void {
     const marks = this.#marks
     const mark = { timeline, point, isChecked, forgotten: this.#forgottenBefore }
-    if (replaced < 0) marks.push(mark)
-    else {
-      marks.copyWithin(replaced, replaced + 1)
-      marks[marks.length - 1] = mark
-    }
+    if (replaced >= 0) removeAt(marks, replaced)
+    marks.push(mark)
     if (marks.length <= checkedMax) return
     let count = 0
     let oldest = -1
@@ -102,8 +99,7 @@ export class FeedMarks {
       oldest = i
     }
     if (count <= (isChecked ? checkedMax : uncheckedMax)) return
-    marks.copyWithin(oldest, oldest + 1)
-    marks.pop()
+    removeAt(marks, oldest)
   }
 
   /** POSITION_GONE if the store lacks an unchecked mark, or the newest checked one whose history is still kept. */
@@ -133,6 +129,12 @@ export class FeedMarks {
     this.#marks = []
     this.#forgotten = null
   }
+}
+
+/** Unlike `splice`, without a list of the removed. */
+function removeAt(marks: Mark[], at: number): void {
+  for (let i = at + 1; i < marks.length; i++) marks[i - 1] = marks[i]!
+  marks.pop()
 }
 
 function isSame(one: Point, other: Point): boolean {

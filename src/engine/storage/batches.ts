@@ -94,25 +94,32 @@ export class Batches {
     const isSending = batch.some(({ commit }) => sends(commit))
     this.#isSending ||= isSending
     const started = this.#keeper.clock.elapsed()
-    const free = () => {
-      this.#underWay -= 1
-      if (isSending) this.#isSending = false
-      this.#goOn()
-      this.#keeper.idle()
-    }
-    const deliver = (outcomes: readonly Outcome[]) => {
-      try {
-        this.#keeper.settle(batch, outcomes, started)
-      } finally {
-        free()
-      }
-    }
     const answer = this.#keeper.ask(batch.map((prepared) => prepared.commit))
-    if (!('then' in answer)) deliver(answer)
-    else {
-      answer.then(deliver, (error) => void this.#keeper.insist(batch, error).finally(free))
-      this.#goOn()
+    // No closures for a store that answers at once.
+    if (!('then' in answer)) {
+      this.#deliver(batch, answer, started, isSending)
+      return
     }
+    answer.then(
+      (outcomes) => this.#deliver(batch, outcomes, started, isSending),
+      (error) => void this.#keeper.insist(batch, error).finally(() => this.#free(isSending)),
+    )
+    this.#goOn()
+  }
+
+  #deliver(batch: readonly PreparedCommit[], outcomes: readonly Outcome[], started: number, isSending: boolean): void {
+    try {
+      this.#keeper.settle(batch, outcomes, started)
+    } finally {
+      this.#free(isSending)
+    }
+  }
+
+  #free(isSending: boolean): void {
+    this.#underWay -= 1
+    if (isSending) this.#isSending = false
+    this.#goOn()
+    this.#keeper.idle()
   }
 
   get #hasRoom(): boolean {
@@ -137,10 +144,12 @@ export class Batches {
       return
     }
     this.#isScheduled = true
-    clock.next(() => {
-      this.#isScheduled = false
-      if (this.#hasWork) this.#flush()
-    })
+    clock.next(this.#flushNext)
+  }
+
+  readonly #flushNext = (): void => {
+    this.#isScheduled = false
+    if (this.#hasWork) this.#flush()
   }
 
   #takeBatch(): PreparedCommit[] {

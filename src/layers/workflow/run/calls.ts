@@ -37,8 +37,11 @@ export class Calls {
   /** Null if the run is not traced. */
   readonly trace: RunTrace | null
   readonly #run: CallingRun
-  /** By the id of their command. */
-  readonly #inFlight = new Map<string, CallInFlight>()
+  /** The only call in flight: a run that awaits each step has no more, and a map that loses its last entry is made anew. */
+  #onlyId: string | null = null
+  #only: CallInFlight | null = null
+  /** By the id of their command: all calls in flight, once there were two. */
+  #several: Map<string, CallInFlight> | null = null
 
   constructor(run: CallingRun) {
     this.#run = run
@@ -46,38 +49,46 @@ export class Calls {
   }
 
   get isCalling(): boolean {
-    return this.#inFlight.size > 0
+    return this.count > 0
   }
 
   get count(): number {
-    return this.#inFlight.size
+    return this.#several ? this.#several.size : this.#only ? 1 : 0
   }
 
   /** The ids of the commands, with their calls. */
   get inFlight(): Iterable<readonly [string, CallInFlight]> {
-    return this.#inFlight
+    if (this.#several) return this.#several
+    return this.#only ? [[this.#onlyId!, this.#only]] : []
   }
 
   started(id: string, call: CallInFlight): void {
-    this.#inFlight.set(id, call)
     this.#run.host.callsStarted += 1
+    if (this.#several === null && (this.#only === null || this.#onlyId === id)) {
+      this.#onlyId = id
+      this.#only = call
+      return
+    }
+    this.#several ??= new Map(this.inFlight)
+    this.#only = null
+    this.#several.set(id, call)
   }
 
   ended(id: string): void {
-    this.#inFlight.delete(id)
+    if (this.#several) this.#several.delete(id)
+    else if (this.#onlyId === id) this.#only = null
   }
 
   /** Aborts the call of this command, if one is in flight. Default: all calls. */
   abort(error: unknown, id?: string): void {
-    if (id !== undefined) this.#inFlight.get(id)?.abort(error)
-    else for (const call of this.#inFlight.values()) call.abort(error)
+    for (const [each, call] of this.inFlight) if (id === undefined || each === id) call.abort(error)
   }
 
   /** Records the intent of slow calls, so that people see them and new code must issue them again. */
   noteSlow(): void {
     const { state, kernel, recorder } = this.#run
     const since = kernel.clock.elapsed() - slowMs
-    for (const [id, call] of this.#inFlight) {
+    for (const [id, call] of this.inFlight) {
       if (call.isNoted || call.startedAt > since) continue
       call.isNoted = true
       if (!own(state.open, id, noCommand).began) {

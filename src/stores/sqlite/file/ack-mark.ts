@@ -11,6 +11,8 @@ import type { Log } from '../log/log.ts'
 import { isAsCommitted } from '../log/log-row.ts'
 import { damaged } from './failure.ts'
 
+// Save the original before the guard installs its replacement, which determines the caller on each call.
+const write = writeSync
 const slotBytes = 24
 
 export interface Mark {
@@ -24,6 +26,8 @@ export class AckMark {
   /** The mark of a file that was replaced by an older copy, until `reprise incarnate` has ended: it still counts. */
   readonly #aside: string
   readonly #slot = new DataView(new ArrayBuffer(slotBytes))
+  /** The part of the slot that its checksum covers. */
+  readonly #checked = new Uint8Array(this.#slot.buffer, 4)
   readonly #both = new Uint32Array((2 * slotBytes) / 4)
   /** The bytes of the last read, and their position. */
   readonly #last = new Uint32Array((2 * slotBytes) / 4)
@@ -43,8 +47,8 @@ export class AckMark {
     slot.setUint32(4, body.length, true)
     slot.setUint32(8, crc32(body), true)
     slot.setBigUint64(16, BigInt(position), true)
-    slot.setUint32(0, crc32(bytesOf(slot).subarray(4)), true)
-    writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
+    slot.setUint32(0, crc32(this.#checked), true)
+    write(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
   }
 
   /** The position that the log must reach, read before the log; null if no commit was reported as durable. */

@@ -64,8 +64,10 @@ export class InPlace {
   }
 }
 
+const mayBeMissing = { throwIfNoEntry: false } as const
+
 function look(path: string): Stats | undefined {
-  return stat(path, { throwIfNoEntry: false })
+  return stat(path, mayBeMissing)
 }
 
 function isSame(before: Stats | undefined, after: Stats | undefined): boolean {

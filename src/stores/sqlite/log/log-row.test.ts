@@ -37,7 +37,7 @@ const drafts = fc.uniqueArray(draft, { selector: ({ tid }) => tid, minLength: 1,
 const unsettledAt = fc.option(fc.integer({ min: 0, max: 2 ** 45 }))
 
 function encode(given: readonly FrameDraft[], time: number | null, hasDigests = true): Uint8Array {
-  return new RowEncoder().encode(position, given, { unsettledAt: time, needsDigest: () => hasDigests })
+  return new RowEncoder().encode(position, given, time, () => hasDigests)
 }
 
 describe('a row of the log', () => {

@@ -59,18 +59,17 @@ export interface FrameDraft {
   readonly operation: OperationId
 }
 
-export interface RowOptions {
-  /** The time, if the row is unsettled. */
-  readonly unsettledAt: number | null
-  readonly needsDigest: (draft: FrameDraft) => boolean
-}
-
 /** Reuses one buffer for all rows: this is on the path of every append. */
 export class RowEncoder {
   #bytes = new Uint8Array(16 * 1024)
 
-  /** The body is valid until the next call. */
-  encode(position: number, drafts: readonly FrameDraft[], { unsettledAt, needsDigest }: RowOptions): Uint8Array {
+  /** The body is valid until the next call. `unsettledAt`: the time, if the row is unsettled. */
+  encode(
+    position: number,
+    drafts: readonly FrameDraft[],
+    unsettledAt: number | null,
+    needsDigest: (draft: FrameDraft) => boolean,
+  ): Uint8Array {
     let sizeMax = 1 + 8
     for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + textBytesMax(operation)
     if (this.#bytes.length < sizeMax) this.#bytes = new Uint8Array(2 * sizeMax)

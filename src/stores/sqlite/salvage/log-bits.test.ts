@@ -34,7 +34,7 @@ function makeLog(): Map<number, Uint8Array> {
       return { tid, previous, before: digest as Digest, run, operation: appendOperation(run.digest) }
     })
     const unsettledAt = position % 6 === 0 ? null : began + position * 1000
-    rows.set(position, new RowEncoder().encode(position, drafts, { unsettledAt, needsDigest: () => false }).slice())
+    rows.set(position, new RowEncoder().encode(position, drafts, unsettledAt, () => false).slice())
   }
   return rows
 }

@@ -70,7 +70,7 @@ export function salvageLog(work: Salvage): SalvagedLog {
   }
   const position = Number(to.get('SELECT coalesce(max(position), 0) AS last FROM reprise_log')!.last) + 1
   // A settled row: the heads of all rows before it are written.
-  const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
+  const body = new RowEncoder().encode(position, [], null, () => true).slice()
   to.run(insert, position, body)
   return { damaged: broken, goneFrom, end: { position, body } }
 }

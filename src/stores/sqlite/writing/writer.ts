@@ -291,8 +291,7 @@ export class Writer {
   }
 
   #encode(position: number, frames: readonly FrameDraft[], unsettledAt: number | null): Uint8Array {
-    const needsDigest = (draft: FrameDraft) => this.#mustSpellOut(draft, frames.length)
-    return this.#rows.encode(position, frames, { unsettledAt, needsDigest })
+    return this.#rows.encode(position, frames, unsettledAt, frames.length > 1 ? spellsOut : this.#mustSpellOut)
   }
 
   #noteAnchors(frames: readonly FrameDraft[], position: number): void {
@@ -315,8 +314,8 @@ export class Writer {
   }
 
   /** The digest is omitted only from a row on its own, and only if a read computes the same one. */
-  #mustSpellOut({ run, before, previous }: FrameDraft, count: number): boolean {
-    if (count > 1 || previous === 0 || needsDigest(run)) return true
+  readonly #mustSpellOut = ({ run, before, previous }: FrameDraft): boolean => {
+    if (previous === 0 || needsDigest(run)) return true
     return !isChained(this.#options.hash, before, run)
   }
 
@@ -397,6 +396,10 @@ export class Writer {
     const head = guard && toHead(writing.timelines.find(guard.timeline), writing.workers, writing.now)
     return { ok: false, code, reason, head, ...(cause === undefined ? {} : { cause }) }
   }
+}
+
+function spellsOut(): boolean {
+  return true
 }
 
 async function callOrRefuse(userSql: NonNullable<Commit['userSql']>, transactionSql: TransactionSql): Promise<unknown> {

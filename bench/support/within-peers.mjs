@@ -5,7 +5,7 @@ import { load } from './peers.mjs'
 
 export const queues = { 'pg-boss': pgBoss, 'graphile-worker': graphileWorker }
 
-/** `begun(id)` is called when a job of that id starts. Its shortest polling is half a second. */
+/** `begun(id)` is called when a job of that id starts; null: only starts jobs. Its shortest polling is half a second. */
 async function pgBoss(url, begun) {
   const loaded = await load('pg-boss')
   if (!loaded) return null
@@ -14,7 +14,7 @@ async function pgBoss(url, begun) {
   boss.on('error', console.error)
   await boss.start()
   await boss.createQueue('order')
-  await boss.work('order', { pollingIntervalSeconds: 0.5 }, async ([job]) => begun(job.data.id))
+  if (begun) await boss.work('order', { pollingIntervalSeconds: 0.5 }, async ([job]) => begun(job.data.id))
   return {
     async start(client, id) {
       const db = { executeSql: (text, values) => client.query(text, values) }
@@ -30,9 +30,10 @@ async function graphileWorker(url, begun) {
   const { run, Logger } = loaded
   const logger = new Logger(() => () => undefined)
   const taskList = { order: async ({ id }) => begun(id) }
-  const runner = await run({ connectionString: url, concurrency: 1, noHandleSignals: true, logger, taskList })
+  const runner =
+    begun && (await run({ connectionString: url, concurrency: 1, noHandleSignals: true, logger, taskList }))
   return {
     start: (client, id) => client.query(`SELECT graphile_worker.add_job('order', $1::json)`, [JSON.stringify({ id })]),
-    stop: () => runner.stop(),
+    stop: async () => await runner?.stop(),
   }
 }

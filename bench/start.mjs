@@ -1,5 +1,5 @@
-// The time from `rp.run` in one process to the first step in another, which executes the run: idle, and while that process executes
-// runs of its own; beside queues on the same server whose job is executed by another process as well.
+// The time from `rp.run` in one process to the first step in another, which executes the run: idle, and while that process
+// executes runs of its own; beside queues on the same server whose job is executed by another process as well.
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'

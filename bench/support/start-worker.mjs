@@ -1,6 +1,5 @@
-// The other process of the suite `start`: node start-worker.mjs KIND URL [loaded]. It executes what its parent starts, and reports
-// each first step with its time by the monotonic clock, which all processes of a machine share. Loaded: it executes runs of its own
-// meanwhile, eight at a time.
+// The other process of the suite `start`: node start-worker.mjs KIND URL [loaded]. It executes the runs that its parent starts,
+// and reports each first step with its time. Loaded: it executes runs of its own meanwhile, eight at a time.
 
 import { open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'

@@ -84,7 +84,7 @@ export class FeedMarks {
     return at
   }
 
-  /** `replaced`: the index of the mark that it replaces, or -1. Every commit passes here, so nothing is allocated besides the mark. */
+  /** `replaced`: the index of the mark that it replaces, or -1. Every commit passes here: only the mark is allocated. */
   #note(timeline: TimelineId, point: Point, isChecked: boolean, replaced: number): void {
     const marks = this.#marks
     const mark = { timeline, point, isChecked, forgotten: this.#forgottenBefore }

@@ -12,3 +12,5 @@ export interface Client {
 }
 export declare const postgresClients: Readonly<Record<string, (url: string) => Client>>
 export declare const sqliteClients: Readonly<Record<string, (file: string) => Client>>
+/** Nested transactions by SAVEPOINT, for clients without an interface for them. */
+export declare function bySavepoint(run: ClientTransaction['run'], handle: unknown): ClientTransaction

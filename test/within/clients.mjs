@@ -1,5 +1,6 @@
 // The database clients of applications, each as one transaction with nested ones (savepoints). The application
-// passes the handle to within(). Real packages, except Prisma, whose engine npm does not carry: its shape over pg.
+// passes the handle to within(). Real packages, except Prisma: its shape over pg. The real one is in
+// test/runtimes/clients.test.ts.
 
 import { DatabaseSync } from '@photostructure/sqlite'
 import { sql as drizzleSql } from 'drizzle-orm'
@@ -56,7 +57,7 @@ async function byHand(pool, work) {
 }
 
 /** Savepoints by hand, for clients without an interface for them. */
-function bySavepoint(run, handle, depth = 0) {
+export function bySavepoint(run, handle, depth = 0) {
   return {
     handle,
     run,

@@ -58,7 +58,7 @@ async function orders(url: string): Promise<(text: string) => Promise<string[]>>
 
 describe.each(kinds)('applications and workers that are killed (%s)', (kind) => {
   it('E3, G5: each committed order has one run, one message and one handled item', {
-    timeout: 180_000 + rounds * 10_000,
+    timeout: 180_000 + rounds * 60_000,
   }, async () => {
     const { url, urls, application, remove } = storesOf(kind)
     await (await open(url)).close()

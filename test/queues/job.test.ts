@@ -178,6 +178,37 @@ it('C3: the run ends with BROKER_AWAY after `awayFor`, loses nothing, and resume
   await processes.close()
 })
 
+it('C3: an async decode or id ends the job with its name, and loses no message', async () => {
+  const processes = new JobProcesses()
+  const { rp } = processes.start()
+  const queue = new FakeQueue()
+  queue.send(texts(3))
+  const seen: string[] = []
+  const refused = (place: string) => ({
+    code: 'ASYNC_CALLBACK',
+    message: expect.stringMatching(`^${place} returned a promise`),
+  })
+  const decoding = job('decoding', {
+    source: queueSource(queue, { decode: async (message) => decode(message), untilEmptyFor: 20 }),
+    each: (item) => void seen.push(String(item)),
+  })
+  await expect(rp.run(decoding).result()).rejects.toMatchObject(refused('decode'))
+  const naming = job('naming', {
+    // @ts-expect-error: refused by the compiler
+    source: logSource(valueSource(['a', 'b', 'c']), { id: async (item: string) => item }),
+    each: (item: string) => void seen.push(item),
+  })
+  await expect(rp.run(naming).result()).rejects.toMatchObject(refused('id'))
+  expect(seen).toEqual([])
+  const mended = job('mended', {
+    source: queueSource(queue, { decode, untilEmptyFor: 20 }),
+    each: (item) => void seen.push(item),
+  })
+  expect(await rp.run(mended).result()).toMatchObject({ done: 3 })
+  expect(seen.sort()).toEqual(texts(3))
+  await processes.close()
+})
+
 it('C3: a job over a queue has one shard', () => {
   const source = queueSource(new FakeQueue(), { decode })
   const refused = expect.objectContaining({ code: 'INVALID_ARGUMENT' })

@@ -89,6 +89,17 @@ it('C1: a node that fails is reported by the backfill, and the next backfill con
   expect(extracts).toBe(1)
 })
 
+it('C1: async arguments of a node fail the run with their name', async () => {
+  const kit = kitWith()
+  const clean = memo('trim', { version: 1, run: (text: string) => text.trim() })
+  const etl = dag('promised', {
+    extract: { run: () => ' a ' },
+    clean: { after: ['extract'], memo: clean, arguments: (async () => [' a ']) as never },
+  })
+  const run = await kit.run(etl, { day: '2026-01-01' }, { id: '1' })
+  await expect(kit.result(run)).rejects.toThrow('arguments of clean returned a promise')
+})
+
 it('C1: a node with a memo computes only what has changed', async () => {
   const kit = kitWith()
   const computed: string[] = []

@@ -5,7 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, checkObject, checkValues, namesOf } from '../../core/options.ts'
 import type { RetryPolicy } from '../../core/retry/retry.ts'
-import { checkFunction } from '../../core/synchronous.ts'
+import { checkFunction, refuseThenable } from '../../core/synchronous.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { type Engine, runs } from '../../engine/model/definition.ts'
 import { type Recallable, recallingOf } from '../../engine/model/memo-protocol.ts'
@@ -154,6 +154,7 @@ async function callNode<Input>(
   const { run, memo, arguments: argumentsOf, ...settings } = node
   if (run) return await ctx.step(name, (step) => run(results, input, step), { ...settings, ...declared })
   const args = argumentsOf!(results, input) as readonly never[]
+  refuseThenable(args, `arguments of ${name}`, 'wait in a node that it runs after')
   return await (ctx as NamedMemos).memoStep(name, memo!, args, { ...settings, ...declared })
 }
 

@@ -9,6 +9,7 @@ import { checkFunction } from '../../../core/synchronous.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import { realTime, within } from '../../../lib/waiting.ts'
 import type { Chunk, PlainSource, ReadContext, Reader } from '../source.ts'
+import { idOf, itemOf, itemOrError } from './decoding.ts'
 import { messagePrint, type Receipt } from './held-message.ts'
 
 /** One batch of a log, from one partition. */
@@ -67,6 +68,7 @@ export function logSource<Message, T = Message>(
     throw new RepriseError('INVALID_ARGUMENT', 'logSource() needs a source of a pipeline, such as kafkaSource()')
   }
   if (decode !== undefined) checkFunction(decode, 'decode')
+  if (id !== undefined) checkFunction(id, 'id')
   const settings: LogSettings<Message, T> = {
     decode: decode ?? null,
     untilEmptyMs: untilEmptyFor === undefined ? null : toMs(untilEmptyFor, 'untilEmptyFor'),
@@ -82,7 +84,7 @@ export function logSource<Message, T = Message>(
       const reader = await log.open(from, { engine, signal, pipeline: timeline, name: 'source', partitions: null })
       return new LogItems(reader, settings, from ?? new Map(), context)
     },
-    readAgain: (stored) => (decode ? decode(stored as Message) : (stored as T)),
+    readAgain: (stored) => itemOf(settings.decode, stored as Message),
   }
 }
 
@@ -136,13 +138,10 @@ class LogItems<Message, T> implements Reader<T> {
     const ids: (string | null)[] = []
     const unread = new Map<number, unknown>()
     for (const [i, message] of values.entries()) {
-      try {
-        items.push(decode ? decode(message) : (message as unknown as T))
-      } catch (error) {
-        unread.set(i, error)
-        items.push(message as unknown as T)
-      }
-      ids.push(id?.(message) ?? null)
+      const read = itemOrError(decode, message)
+      items.push(read.item)
+      if ('error' in read) unread.set(i, read.error)
+      ids.push(idOf(id, message))
     }
     this.#positions.set(partition, position)
     return {

@@ -9,6 +9,7 @@ import { growingPause } from '../../../core/retry/pause.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import { Condition, sleep, within } from '../../../lib/waiting.ts'
 import type { Chunk, ReadContext, Reader } from '../source.ts'
+import { itemOrError } from './decoding.ts'
 import { DeliveryOutbox } from './delivery-outbox.ts'
 import type { Delivery, ExternalQueue, QueueConnection } from './external-queue.ts'
 import { HeldMessage, messagePrint } from './held-message.ts'
@@ -184,13 +185,9 @@ export class QueueReader<Message, T> implements Reader<T> {
       const key = delivery.id ?? messagePrint(delivery.message)
       const held = new HeldMessage(delivery, key, { settled: this.#settled, released: this.#released })
       this.#held.add(held)
-      try {
-        const { decode } = this.#settings
-        items.push(decode ? decode(delivery.message) : (delivery.message as unknown as T))
-      } catch (error) {
-        unread.set(i, error)
-        items.push(delivery.message as unknown as T)
-      }
+      const read = itemOrError(this.#settings.decode, delivery.message)
+      items.push(read.item)
+      if ('error' in read) unread.set(i, read.error)
       // It arrived after the job had stopped reading.
       if (this.#isOff) held.released()
       return held

@@ -4,6 +4,7 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import { checkCount, checkOptions } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { PlainSource } from '../source.ts'
+import { itemOf } from './decoding.ts'
 import type { ExternalQueue } from './external-queue.ts'
 import { QueueReader, type QueueSettings } from './queue-reader.ts'
 
@@ -66,6 +67,6 @@ export function queueSource<Message, T = Message>(
     // A failure ends the run: the reader itself waits for an unavailable broker.
     once: true,
     open: (_position, context) => new QueueReader(queue, settings, context),
-    readAgain: (stored) => (decode ? decode(stored as Message) : (stored as T)),
+    readAgain: (stored) => itemOf(settings.decode, stored as Message),
   }
 }

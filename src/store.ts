@@ -21,6 +21,7 @@ export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/store/sh
 export type {
   Inspected,
   Inspection,
+  LogArchive,
   LossRecord,
   Renewal,
   ShardClock,

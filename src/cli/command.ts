@@ -36,6 +36,8 @@ export interface CommandSpec {
   readonly renewsWith?: string
   /** Options that make a reading command write. */
   readonly writesWith?: readonly string[]
+  /** Options that make it work without a store. */
+  readonly storelessWith?: readonly string[]
   /** Without a store it works on an empty one, unless one is named. */
   readonly mayLackStore?: true
   /** Also accepts a store whose restore has not finished. */

@@ -128,7 +128,7 @@ async function openOrRenew(
 }
 
 async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | null> {
-  if (spec.store === 'none') return null
+  if (spec.store === 'none' || spec.storelessWith?.some((name) => options[name] !== undefined)) return null
   const { isMissingStore, openEngine, patienceOf } = await import('./store.ts')
   const { registerKnown } = await import('./models.ts')
   const url = (options.into ?? options.url) as string | undefined

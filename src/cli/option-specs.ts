@@ -38,9 +38,12 @@ export const initOptions = {
   yes,
 } as const
 export const moduleOption = value('FILE', 'module that exports the definition of a custom model')
+export const pgBin = value('DIR', "folder of PostgreSQL's programs (default: the usual folders)")
 export const drillOptions = {
   backup: value('FILE', 'restore this backup to a separate place, and measure RPO and RTO'),
   shipped: value('PLACE', 'restore the shipped store to a separate place, and measure RPO and RTO'),
+  archive: value('PLACE', 'recover the PostgreSQL server to a separate place, and measure RPO and RTO'),
+  'pg-bin': pgBin,
   module: moduleOption,
 } as const
 export const about = value('SEQ:DIGEST', 'refuse it unless the history ends at this position (see show)')

@@ -5,7 +5,7 @@ import { type Protection, protectionHealth } from './backup-health.ts'
 
 const day = 86_400_000
 const now = Date.UTC(2026, 4, 1)
-const none: Protection = { createdAt: null, backup: null, drills: {}, isShipped: false }
+const none: Protection = { createdAt: null, backup: null, archive: null, server: null, drills: {}, isShipped: false }
 const backup = {
   at: now - day,
   moment: now - day,

@@ -2,9 +2,11 @@
 // measured. RPO: the work that would be lost with the store now. RTO: the time until the store is back. The outcome is recorded
 // in the store, so that a failed drill stays an alarm until one succeeds.
 
+import { chmod } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { type Coordinate, toHex } from '../core/coordinate.ts'
 import { formatMs } from '../core/duration.ts'
-import { isReprise } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { open } from '../engine/api/open.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { locate } from '../engine/history/locate.ts'
@@ -12,6 +14,7 @@ import { hostOf } from '../engine/host/host.ts'
 import { isOfStore } from '../engine/model/id-prefixes.ts'
 import type { Kernel } from '../engine/storage/kernel.ts'
 import { aside } from '../engine/storage/object-file.ts'
+import { openServerArchive } from '../engine/storage/open-store.ts'
 import type { KeyRing } from '../engine/storage/seal/seal.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'
 import { type CopyKind, noteDrill } from '../engine/tools/drill/backup-notes.ts'
@@ -50,6 +53,14 @@ export interface ShippedDrill extends CopyDrill {
   readonly positionsBehind: number
   readonly lost: ShippedRestore['lost']
   readonly skipped: ShippedRestore['skipped']
+}
+
+export interface ArchiveDrill extends CopyDrill {
+  /** The last commit that was restored. */
+  readonly moment: number
+  readonly base: string
+  readonly entriesLost: number
+  readonly timelinesLost: number
 }
 
 export interface CopyDrillOptions {
@@ -113,6 +124,54 @@ export async function drillShipped(
       }
     })
   })
+}
+
+/** The server is restored as a whole, without network. @example await drillArchive(engine, '/backup/pg') */
+export async function drillArchive(
+  engine: Reprise,
+  place: string,
+  { programs, ...options }: CopyDrillOptions & { readonly programs?: string } = {},
+): Promise<ArchiveDrill> {
+  return await noted(engine, 'archive', place, () =>
+    aside(async (path) => {
+      const requestedAt = Date.now()
+      const { kernel } = hostOf(engine)
+      const { archive, location } = await engine.facts()
+      if (!archive)
+        throw new RepriseError('STORE_UNSUPPORTED', 'only PostgreSQL servers have an archive of their log', {})
+      // 1. Recover the server into a temporary folder. The account of its programs enters that folder.
+      await chmod(dirname(path), 0o711)
+      const startedAt = performance.now()
+      const { recoverServer } = await openServerArchive()
+      const server = await recoverServer(place, path, programs === undefined ? {} : { programs })
+      try {
+        const schema = /[?&]schema=([^&]*)/.exec(location)?.[1] ?? 'reprise'
+        const copy = await openCopy(server.urlOf(archive.database, schema), { ...options, namespace: kernel.namespace })
+        try {
+          const restoreMs = performance.now() - startedAt
+          // 2. Verify everything, and compare it with the store.
+          const moment = server.lastCommitAt ?? server.base.endedAt
+          const { verifyMs, ...rest } = await verifyCopy(engine, copy, moment)
+          const { entriesLost, timelinesLost } = await lossOf(engine, copy, new Set())
+          const rpoMs = entriesLost === 0 ? 0 : Math.max(0, requestedAt - moment)
+          const measured = {
+            rpoMs,
+            restoreMs,
+            verifyMs,
+            rtoMs: restoreMs + verifyMs,
+            entriesLost,
+            timelinesLost,
+            moment,
+          }
+          return { ok: rest.faults.length === 0, place, base: server.base.name, ...measured, ...rest }
+        } finally {
+          await copy.close()
+        }
+      } finally {
+        await server.end('drop')
+      }
+    }),
+  )
 }
 
 type CopyOptions = CopyDrillOptions & { readonly namespace?: string }

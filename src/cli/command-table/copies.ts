@@ -1,30 +1,39 @@
 // The commands that copy, move, ship and restore data.
 
 import type { CommandRow } from '../command.ts'
-import { flag, moduleOption, value, values, yes } from '../option-specs.ts'
+import { flag, moduleOption, pgBin, value, values, yes } from '../option-specs.ts'
 
 export const copies: readonly CommandRow[] = [
   {
     usage: 'backup FILE',
+    forms: ['backup --plan PLACE', 'backup --base PLACE'],
     summary: 'write the whole store into one file',
     details: 'FILE may be s3://bucket/name. Repeat the command to resume after an interruption.',
     options: {
       force: flag('overwrite an existing file'),
       'lose-at-most': value('DURATION', 'alarm if the newest backup is older than this; stored with the store'),
+      plan: flag('print what protects this store, check the settings; exit code 3 while a step is missing'),
+      base: flag('PostgreSQL: copy the whole server to the place of its archive'),
+      keep: value('DURATION', '--base: remove bases and log that a restore this far back does not need'),
+      'pg-bin': pgBin,
     },
     store: 'existing',
     load: () => import('../commands/backup.ts'),
   },
   {
     usage: 'restore FILE',
+    forms: ['restore PLACE --data DIR'],
     summary: 'restore a backup or shipped records into an empty store',
     details: 'Repeat the command to resume after an interruption.',
     options: {
-      at: value('WHEN', 'shipped: a time, a feed position or #RECORD (default: the newest)'),
+      at: value('WHEN', 'shipped: a time, a feed position or #RECORD; --data: a time (default: the newest)'),
+      data: value('DIR', 'PostgreSQL: recover the archive at PLACE into this new data directory'),
+      'pg-bin': pgBin,
       into: value('URL', 'the new store (default: --url)'),
       copy: flag('the original stays in use, so the new store gets its own identity'),
     },
     store: 'create',
+    storelessWith: ['data'],
     evenUnfinished: true,
     load: () => import('../commands/backup.ts'),
   },

@@ -1,6 +1,6 @@
 // reprise drill: practice restores of checkpoints, compared by digest. Exit code 8 if one failed.
 
-import type { CopyDrill } from '../../operations/copy-drill.ts'
+import type { BackupDrill, CopyDrill } from '../../operations/copy-drill.ts'
 import { type Command, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find-timeline.ts'
@@ -10,10 +10,11 @@ import { keysOf } from '../store.ts'
 
 const drill: Command = async (invocation) => {
   const { engine, args, output, options } = invocation
-  const of = (['shipped', 'backup'] as const).filter((kind) => text(options, kind) !== undefined)
+  const of = (['shipped', 'backup', 'archive'] as const).filter((kind) => text(options, kind) !== undefined)
   if (of.length > 0) {
     const why = 'a drill of a whole copy names one copy, and no timelines'
     if (args.length > 0 || of.length > 1) throw new UsageError(why)
+    if (of[0] === 'archive') return await drillServer(invocation)
     return of[0] === 'shipped' ? await drillPlace(invocation) : await drillFile(invocation)
   }
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
@@ -63,12 +64,28 @@ async function drillFile({ engine, output, options }: Invocation): Promise<numbe
   const keys = keysOf({ keys: text(options, 'keys') })
   const report = await drillBackup(engine, text(options, 'backup')!, keys ? { keys } : {})
   output.result(report, () => {
-    const { place, moment, entriesLost, timelinesLost } = report
+    const { place, moment } = report
     const asOf = moment === null ? '' : ` as of ${new Date(moment).toISOString()}`
-    const among = timelinesLost === 0 ? '' : `, with ${count(timelinesLost, 'whole timeline')} among them`
-    print(output, report, `${place}${asOf}`, `${count(entriesLost, 'entry', 'entries')} would be lost${among}`)
+    print(output, report, `${place}${asOf}`, lossOf(report))
   })
   return report.ok ? exit.ok : exit.damage
+}
+
+/** The same from the archive of a PostgreSQL server. */
+async function drillServer({ engine, output, options }: Invocation): Promise<number> {
+  const { drillArchive } = await import('../../operations/copy-drill.ts')
+  const [keys, programs] = [keysOf({ keys: text(options, 'keys') }), text(options, 'pg-bin')]
+  const given = { ...(keys && { keys }), ...(programs !== undefined && { programs }) }
+  const report = await drillArchive(engine, text(options, 'archive')!, given)
+  output.result(report, () => {
+    print(output, report, `${report.place} as of ${new Date(report.moment).toISOString()}`, lossOf(report))
+  })
+  return report.ok ? exit.ok : exit.damage
+}
+
+function lossOf({ entriesLost, timelinesLost }: Pick<BackupDrill, 'entriesLost' | 'timelinesLost'>): string {
+  const among = timelinesLost === 0 ? '' : `, with ${count(timelinesLost, 'whole timeline')} among them`
+  return `${count(entriesLost, 'entry', 'entries')} would be lost${among}`
 }
 
 function print(output: Output, report: CopyDrill, what: string, loss: string): void {

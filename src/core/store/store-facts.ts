@@ -15,8 +15,30 @@ export interface StoreFacts {
   readonly keepsErased?: readonly string[]
   /** Damage that the store reads around, since it has a second copy; in words. `Salvage.renew` puts it right. */
   readonly damage?: readonly string[]
+  /** Only of PostgreSQL: whether the server archives its log. */
+  readonly archive?: LogArchive
   /** Only of a store that is made of several: how far apart their clocks are, as the last heartbeat measured it. */
   readonly clocks?: readonly ShardClock[]
+}
+
+/** Archiving of a server's write-ahead log, by its settings and its archiver. */
+export interface LogArchive {
+  /** The major version of the server. */
+  readonly major: number
+  /** The account of this connection, and its database. */
+  readonly user: string
+  readonly database: string
+  /** This account may take a base backup. */
+  readonly mayReplicate: boolean
+  readonly walLevel: string
+  readonly walSendersMax: number
+  readonly mode: string
+  readonly command: string
+  /** A segment is archived after this time even if it is not full; 0: never. */
+  readonly timeoutMs: number
+  /** The last success and the last failure of archive_command; null: none. */
+  readonly archivedAt: number | null
+  readonly failedAt: number | null
 }
 
 export interface ShardClock {

@@ -288,6 +288,13 @@ export async function openPages(url: string): Promise<PageSource> {
   return await openPageSource(file, sha256)
 }
 
+/** Point-in-time recovery of PostgreSQL servers. */
+export async function openServerArchive() {
+  const { takeBase } = await import('../../stores/postgres/archive/base.ts')
+  const { recoverServer } = await import('../../stores/postgres/archive/recover.ts')
+  return { takeBase, recoverServer }
+}
+
 /** The path of a store that is one file. Null: a store of another kind. */
 export function fileOf(url: string): string | null {
   return /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(url)?.[1] ?? null

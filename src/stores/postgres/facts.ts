@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFacts } from '../../core/store/ports.ts'
+import type { LogArchive } from '../../core/store/store-facts.ts'
 import type { Connections } from './connect.ts'
 import { keepsErased } from './scrub.ts'
 import { type Meaning, meaningColumn, meaningFailure } from './session-settings.ts'
@@ -93,5 +94,22 @@ export async function readFacts(connections: Connections, s: string, location: s
     isReadOnly: is_read_only,
     sizeBytes: size!.bytes,
     keepsErased,
+    archive: await readArchive(connections),
   }
+}
+
+async function readArchive(connections: Connections): Promise<LogArchive> {
+  const ms = (value: string) => `(extract(epoch FROM ${value}) * 1000)::double precision`
+  const rows = await connections.rows<LogArchive>(
+    `SELECT current_setting('server_version_num')::integer / 10000 AS major, current_user::text AS user,
+      current_database()::text AS database, coalesce((SELECT rolreplication OR rolsuper FROM pg_roles
+        WHERE rolname = current_user), false) AS "mayReplicate", current_setting('wal_level') AS "walLevel",
+      current_setting('max_wal_senders')::integer AS "walSendersMax", current_setting('archive_mode') AS mode,
+      current_setting('archive_command') AS command,
+      ${ms(`current_setting('archive_timeout')::interval`)} AS "timeoutMs", ${ms('last_archived_time')} AS "archivedAt",
+      ${ms('last_failed_time')} AS "failedAt" FROM pg_stat_archiver`,
+    [],
+    'safe',
+  )
+  return rows[0]!
 }

@@ -9,6 +9,7 @@ import { changeNotes } from '../../storage/key-notes.ts'
 
 const storeTimeline = 'reprise/store'
 const backupAttribute = '$backup'
+const archiveAttribute = '$archive'
 const drillAttribute = '$drill:'
 
 export interface BackupNote {
@@ -25,8 +26,20 @@ export interface BackupNote {
   readonly since: number
 }
 
-/** The kinds of copies that a drill restores: a backup file, shipped records. */
-export const copyKinds = ['backup', 'shipped'] as const
+/** The last base backup of a PostgreSQL server, to which archived log is added. */
+export interface ArchiveNote {
+  readonly at: number
+  readonly place: string
+  /** When the base was complete. */
+  readonly moment: number
+  /** The stated bound: log that is not archived for longer is an alarm. Null: none was stated. */
+  readonly loseAtMostMs: number | null
+  /** When the first base of this store was complete. */
+  readonly since: number
+}
+
+/** The kinds of copies that a drill restores: a backup file, shipped records, an archive of PostgreSQL. */
+export const copyKinds = ['backup', 'shipped', 'archive'] as const
 export type CopyKind = (typeof copyKinds)[number]
 
 export interface DrillNote {
@@ -42,6 +55,7 @@ export interface DrillNote {
 
 export interface ProtectionNotes {
   readonly backup: BackupNote | null
+  readonly archive: ArchiveNote | null
   readonly drills: Readonly<Partial<Record<CopyKind, DrillNote>>>
 }
 
@@ -53,7 +67,8 @@ export async function protectionNotes({ store }: Pick<Kernel, 'store'>): Promise
     const note = parsed<DrillNote>(attributes[drillAttribute + kind])
     if (note) drills[kind] = note
   }
-  return { backup: parsed<BackupNote>(attributes[backupAttribute]), drills }
+  const archive = parsed<ArchiveNote>(attributes[archiveAttribute])
+  return { backup: parsed<BackupNote>(attributes[backupAttribute]), archive, drills }
 }
 
 /** A bound that was stated earlier stays, unless this backup states another. */
@@ -66,6 +81,18 @@ export async function noteBackup(
   const loseAtMostMs = made.loseAtMostMs ?? before?.loseAtMostMs ?? null
   const note: BackupNote = { ...made, at, loseAtMostMs, since: before?.since ?? at }
   await noteIn(kernel, { [backupAttribute]: JSON.stringify(note) })
+}
+
+/** A bound that was stated earlier stays. */
+export async function noteArchive(
+  kernel: Kernel,
+  made: Pick<ArchiveNote, 'place' | 'moment'> & { readonly loseAtMostMs?: number },
+): Promise<void> {
+  const { archive: before } = await protectionNotes(kernel)
+  const loseAtMostMs = made.loseAtMostMs ?? before?.loseAtMostMs ?? null
+  const at = kernel.clock.now()
+  const note: ArchiveNote = { ...made, at, loseAtMostMs, since: before?.since ?? at }
+  await noteIn(kernel, { [archiveAttribute]: JSON.stringify(note) })
 }
 
 export async function noteDrill(kernel: Kernel, kind: CopyKind, note: Omit<DrillNote, 'at'>): Promise<void> {

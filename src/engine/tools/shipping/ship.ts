@@ -131,7 +131,8 @@ export async function restoreShipped(
   })
 }
 
-async function freeOwned(url: string, isCopy: boolean): Promise<void> {
+/** Releases what dead owners hold, and begins a new incarnation of each namespace. */
+export async function freeOwned(url: string, isCopy: boolean): Promise<void> {
   // Each shard of a set is shipped and restored separately.
   await inEachNamespace(url, async (store, namespace) => {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)

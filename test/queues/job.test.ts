@@ -55,6 +55,40 @@ onEveryStore(
       expect(queue.size).toBe(0)
     })
 
+    it('C3: a stop closes the connection under a request for messages, and that is no failure', async () => {
+      const engine = await (await world()).engine()
+      const queue = new FakeQueue()
+      const connect = queue.connect.bind(queue)
+      queue.connect = async () => {
+        const connection = await connect()
+        let cut = (_: Error): void => undefined
+        const pending = new Promise<never>((_, reject) => {
+          cut = reject
+        })
+        pending.catch(() => undefined)
+        return {
+          ...connection,
+          // As Redis: the request notices the signal too late, and the end of its connection at once.
+          receive: async (max) => {
+            const received = await connection.receive(max, 1, new AbortController().signal)
+            return received.length > 0 ? received : await pending
+          },
+          close: async () => {
+            cut(new Error('Disconnects client'))
+            await connection.close()
+          },
+        }
+      }
+      const problems: unknown[] = []
+      engine.events.on('problem', (problem) => void problems.push(problem))
+      queue.send(texts(5))
+      const work = job('cut', { source: queueSource(queue, { decode }), key: identity, each: () => undefined })
+      const run = await engine.run(work)
+      await until(() => queue.size === 0)
+      expect(await run.stop()).toMatchObject({ status: 'stopped', done: 5 })
+      expect(problems).toEqual([])
+    })
+
     it('C3: never holds more messages than `prefetch`, and redrives dead letters while the queue is empty', async () => {
       const engine = await (await world()).engine()
       const queue = new FakeQueue()

@@ -97,7 +97,7 @@ export class QueueReader<Message, T> implements Reader<T> {
       const askedAt = this.#host.clock.elapsed()
       const received = await this.#patiently('receive messages', (from) =>
         from.receive(max, this.#waitMs(), this.#reading.signal),
-      )
+      ).catch(this.#whileOpen)
       if (received.length > 0) {
         this.#emptySince = null
         return this.#chunkOf(received)
@@ -106,6 +106,12 @@ export class QueueReader<Message, T> implements Reader<T> {
     }
     if (this.#failure) throw this.#failure.error
     return null
+  }
+
+  /** The end of a run closes the connection, also under a request for messages: that request has not failed. */
+  readonly #whileOpen = (error: unknown): readonly Delivery<Message>[] => {
+    if (this.#ended) return []
+    throw error
   }
 
   /** Releases the messages still held, waits for the last acknowledgements, and disconnects. */

@@ -110,7 +110,7 @@ onEveryStore(
       await session.turn('again')
       await expect(decide(tools, 'approve', 'bob')).rejects.toMatchObject({
         code: 'CONFLICT',
-        message: expect.stringContaining('does not wait'),
+        message: expect.stringContaining('is not waiting for a decision'),
       })
     })
 

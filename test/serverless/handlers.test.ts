@@ -137,6 +137,17 @@ describe('a route', () => {
     })
   })
 
+  it('signs and verifies only text, at a time that is a number', async () => {
+    const calls: readonly (() => Promise<unknown>)[] = [
+      () => signWake(secret, undefined as never),
+      () => signWake(secret, { a: 1 } as never),
+      () => signWake(secret, '{}', 'now' as never),
+      () => verifyWake(secret, null, undefined as never),
+    ]
+    for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(verifyWake(secret, await signWake(secret, ''), '')).resolves.toBe(undefined)
+  })
+
   it('refuses the request of a framework with (req, res)', async () => {
     await using rp = await open('memory:')
     const ofNode = { headers: { authorization: `Bearer ${secret}` }, url: '/api/work' }

@@ -4,7 +4,7 @@
 //     reprise-signature: t=1700000000000,n=5f0c…,v1=HMAC("1700000000000.5f0c….BODY")
 
 import { RepriseError } from '../../core/errors.ts'
-import { type Allowed, aNumber, checkOptions, checkText, checkValues } from '../../core/options.ts'
+import { type Allowed, aNumber, aText, checkOptions, checkText, checkValues } from '../../core/options.ts'
 
 export const signatureHeader = 'reprise-signature'
 
@@ -17,6 +17,8 @@ const encoder = new TextEncoder()
 
 /** The value of the header `reprise-signature` for a body. `now` is in milliseconds. */
 export async function signWake(secret: string, body: string, now: number = Date.now()): Promise<string> {
+  // Without a body, the text 'undefined' would be signed, and every receiver would refuse the request.
+  checkValues('signWake()', { body: body ?? null, now }, { body: [aText], now: [aNumber] })
   const nonce = hexOf(crypto.getRandomValues(new Uint8Array(16)))
   return `t=${now},n=${nonce},v1=${await mac(secret, now, nonce, body)}`
 }
@@ -38,7 +40,7 @@ export async function verifyWake(
   options: { readonly seen?: SeenWakes; readonly now?: number } = {},
 ): Promise<void> {
   checkOptions('verifyWake', options, knownVerify)
-  checkValues('verifyWake', options, { seen: [aSet], now: [aNumber] })
+  checkValues('verifyWake', { ...options, body: body ?? null }, { seen: [aSet], now: [aNumber], body: [aText] })
   const { seen, now = Date.now() } = options
   const found = /^t=(\d{1,16}),n=([0-9a-f]{32}),v1=([0-9a-f]{64})$/.exec(signature ?? '')
   if (!found) throw refused(signature === null ? 'it has no signature' : 'its signature cannot be read')

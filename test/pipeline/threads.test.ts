@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DatabaseSync } from '@photostructure/sqlite'
-import { afterEach, expect, it } from 'vitest'
+import { afterEach, expect, it, vi } from 'vitest'
 import type { PipelineDefinition } from '../../src/layers/pipeline/index.ts'
 import { amount, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
@@ -23,7 +23,10 @@ const { disordered, failing, hanging, spread, staged, stored, unsendable } = pro
 >
 const { seen, windows } = programs as unknown as Readonly<Record<string, { readonly values: unknown[] }>>
 
-const kills = amount('REPRISE_STAGED_KILLS', 4)
+// Each start of threads loads the module in each of them, which takes long beside other work.
+vi.setConfig({ testTimeout: 600_000 })
+
+const kills = amount('REPRISE_STAGED_KILLS', 3)
 const folders: string[] = []
 afterEach(() => {
   gate.limit = Number.POSITIVE_INFINITY

@@ -18,6 +18,7 @@ import {
   works,
 } from '../../engine/model/definition.ts'
 import { describes } from '../../engine/model/model.ts'
+import { checkContext } from './context.ts'
 import { resumeDue } from './due.ts'
 import { settingValues } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
@@ -38,7 +39,7 @@ export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<D
 const defaultPolicy: CheckpointPolicy = usualCheckpoint
 
 const known = namesOf<AgentOptions<unknown>>()(
-  'initial model tools guardrails settings similarCalls modelInDoubt modelCalls stepsMax checkpoint retain valid version migrations',
+  'initial model tools guardrails settings context similarCalls modelInDoubt modelCalls stepsMax checkpoint retain valid version migrations',
 )
 
 const values = { similarCalls: settingValues.similarCalls, modelInDoubt: ['retry', 'continue', 'hold'] }
@@ -50,6 +51,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
   checkFunctions(`agent ${name}`, options, [], ['initial', 'model', 'valid'])
   checkValues(`agent ${name}`, options, values)
   checkValues(`settings of agent ${name}`, options.settings, settingValues)
+  checkContext(name, options.context)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.tools !== undefined) checkObject(`agent ${name}: tools`, options.tools)

@@ -25,7 +25,7 @@ function callRow({ type, data }: Entry): JournalRow | null {
   switch (type as keyof Entries) {
     case 'called': {
       const { tool, kind, state, args } = data as Entries['called']
-      const title = kind === 'model' ? 'model' : `${tool}(${args === undefined ? '' : brief(args)})`
+      const title = kind === 'model' ? tool : `${tool}(${args === undefined ? '' : brief(args)})`
       if (state === 'refused') return call('fails', { title, note: 'refused' })
       return call(state === 'waiting' ? 'waits' : 'begins', { title })
     }
@@ -37,6 +37,10 @@ function callRow({ type, data }: Entry): JournalRow | null {
       })
     case 'answered':
       return call('ends', { note: answerWords(data as Entries['answered']) })
+    case 'summarized': {
+      const { through, content } = data as Entries['summarized']
+      return call('ends', { note: `turns through ${through}: ${brief(content)}` })
+    }
     case 'returned': {
       const { result, by } = data as Entries['returned']
       return call('ends', { note: `${by === undefined ? '' : 'recorded before: '}${brief(result ?? null)}` })

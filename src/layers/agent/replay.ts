@@ -15,6 +15,7 @@ import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import { checkFolding } from '../../engine/model/definition.ts'
 import { digestOf } from './calls.ts'
+import { contextOf } from './context.ts'
 import type { LanguageModel, Message, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
 import type { AgentSpec } from './spec.ts'
@@ -99,7 +100,7 @@ function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data
   const common = { seq, turn, data: own, plan, settings, notes: [...state.notes.values()] }
   if (type === 'answered') {
     const { answer } = data as { answer: ModelAnswer }
-    return { ...common, kind: 'model', tool: 'model', input: [...state.messages.values()], output: answer }
+    return { ...common, kind: 'model', tool: 'model', input: contextOf(state as SessionState<unknown>), output: answer }
   }
   if (type !== 'returned' && type !== 'failed') return null
   const { id, result, error } = data as { id: string; result?: unknown; error?: string }

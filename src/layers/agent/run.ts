@@ -53,7 +53,7 @@ export async function takeDecisions<Data>(line: SessionTimeline<Data>): Promise<
 function modelCalls<Data>(line: SessionTimeline<Data>): number {
   let count = 0
   for (const call of line.state.calls.values({ prefix: `${place(line.state.turn)}.` })) {
-    if (call.kind === 'model') count += 1
+    if (call.kind === 'model' && call.tool === 'model') count += 1
   }
   return count
 }

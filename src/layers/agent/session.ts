@@ -341,6 +341,7 @@ export class Session<Data> {
       similarCalls: settings.similarCalls ?? options.similarCalls ?? 'conflict',
       model: model ?? options.model,
       modelInDoubt: options.modelInDoubt ?? 'retry',
+      context: options.context,
       settings,
       signal,
       fork: () => this.#forkForSimilarCall(),

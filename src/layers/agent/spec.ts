@@ -6,6 +6,7 @@ import type { Validity } from '../../core/history/validity.ts'
 import type { CallPolicy } from '../../core/retry/call-policy.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Model as Described, describes } from '../../engine/model/model.ts'
+import type { ContextOptions } from './context.ts'
 import type { Guardrail } from './guardrail.ts'
 import type { LanguageModel, ModelInDoubt, Settings, SimilarCalls } from './message.ts'
 import type { CallGuards } from './policy.ts'
@@ -19,6 +20,8 @@ export interface AgentOptions<Data> {
   readonly tools?: Tools
   readonly guardrails?: readonly Guardrail<Data>[]
   readonly settings?: Settings
+  /** The most tokens of one model call, and how older turns are summarized to stay below. Default: no limit. */
+  readonly context?: ContextOptions<Data>
   readonly similarCalls?: SimilarCalls
   /** Default: 'retry'. */
   readonly modelInDoubt?: ModelInDoubt

@@ -95,6 +95,8 @@ export interface SessionState<Data> {
   readonly turns: Keyed<TurnRecord>
   readonly notes: Keyed<string>
   readonly streams: Keyed<{ readonly attempt: number; readonly text: string }>
+  /** Replaces the messages of the turns through this one in later model calls. */
+  summary?: { readonly through: number; readonly content: string }
   /** The real path of each workspace directory when it was captured, by the absolute name that the caller passed. */
   roots?: Readonly<Record<string, string>>
   readonly files: Keyed<FileRecord>
@@ -177,6 +179,8 @@ export interface Entries {
   called: CallRecord
   /** `attempt` is that of the stream, if a later call continued it. */
   answered: { id: string; answer: ModelAnswer; attempt?: number }
+  /** A summary of the messages through this turn. */
+  summarized: { id: string; through: number; content: string; usage?: Partial<Usage> }
   returned: { id: string; result: unknown; by?: 'replay' }
   failed: { id: string; error: string }
   /** An attempt failed and another follows: `n` failures that count so far, the next attempt not before `at`. */
@@ -274,9 +278,13 @@ const appliers: Appliers = {
     })
     if (note !== undefined) state.notes.set(place(state.notes.size), note)
     if (plan !== undefined) state.plan = plan
-    state.usage = addUsage(state.usage, usage)
-    const turn = state.turns.get(place(state.turn))
-    if (turn) state.turns.set(place(state.turn), { ...turn, usage: addUsage(turn.usage, usage) })
+    spend(state, usage)
+  },
+  summarized(state, { id, through, content, usage }) {
+    const call = state.calls.get(id)
+    if (call) state.calls.set(id, { ...call, state: 'done' })
+    state.summary = { through, content }
+    spend(state, usage)
   },
   returned(state, { id, result, by }) {
     const call = state.calls.get(id)!
@@ -382,6 +390,12 @@ const appliers: Appliers = {
     const needed = new Set([...state.files.values()].map((file) => file.digest))
     for (const digest of [...state.contents.keys()]) if (!needed.has(digest)) state.contents.delete(digest)
   },
+}
+
+function spend(state: SessionState<unknown>, usage: Partial<Usage> | undefined): void {
+  state.usage = addUsage(state.usage, usage)
+  const turn = state.turns.get(place(state.turn))
+  if (turn) state.turns.set(place(state.turn), { ...turn, usage: addUsage(turn.usage, usage) })
 }
 
 function addMessage(state: SessionState<unknown>, message: Message): void {

@@ -18,8 +18,9 @@ import {
   throwIfAborted,
   untilDue,
 } from './calls.ts'
+import { type ContextOptions, contextOf, summaryReaches, summaryRequest, summaryText, tokensOf } from './context.ts'
 import { waits } from './due.ts'
-import type { LanguageModel, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
+import type { LanguageModel, Message, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
 import { type AwaitedDecision, type CallRecord, entry, messagesOfTurn, place, type SessionState } from './state.ts'
 import { StreamWriter } from './stream.ts'
 import { allowedTools, retriesInDoubt, toolDefinitions } from './tool.ts'
@@ -60,6 +61,7 @@ export function nextStep(state: SessionState<unknown>): NextStep {
 export interface TurnHost<Data> extends CallHost {
   readonly model: LanguageModel<Data> | undefined
   readonly modelInDoubt: ModelInDoubt
+  readonly context: ContextOptions<Data> | undefined
   readonly settings: ModelCall<Data>['settings']
   readonly signal: AbortSignal | undefined
 }
@@ -106,25 +108,53 @@ async function callModel<Data>(
   model: LanguageModel<Data>,
   id: string,
 ): Promise<AwaitedDecision | null> {
+  const tooLarge = await fitContext(host, model, id)
+  if (tooLarge) return tooLarge
+  return await repeatCall<Data, ModelAnswer>(host, id, {
+    hold: (record) => (host.modelInDoubt === 'hold' ? holdModel(host, record) : null),
+    async make(isCut) {
+      const intended = await intendModel(host, id, isCut)
+      return {
+        answer: () => askModel(host, model, intended),
+        write: (answer) => writeAnswer(host, intended, answer),
+      }
+    },
+  })
+}
+
+/** One call of a model: `make` records its intent. */
+interface RepeatedCall<Answer> {
+  /** Waits for a person, if the call's outcome is unknown and the agent wants that. */
+  hold(record: CallRecord): Promise<AwaitedDecision | null> | null
+  make(isCut: boolean): Promise<{ answer(): Promise<Answer>; write(answer: Answer): Promise<unknown> }>
+}
+
+/** Makes the call until it succeeds, as often as the agent's policy allows. */
+async function repeatCall<Data, Answer>(
+  host: TurnHost<Data>,
+  id: string,
+  { hold, make }: RepeatedCall<Answer>,
+): Promise<AwaitedDecision | null> {
   const guard = host.guards.model
   const call = {}
   for (;;) {
     await untilDue(host, id, host.signal)
     const record = host.open.state.calls.get(id)
     const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
-    if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
+    const held = isCut && record.state !== 'approved' ? hold(record) : null
+    if (held) return await held
     await guard.enter(host.engine.clock, call, host.signal)
-    let intended: IntendedCall
+    let made: Awaited<ReturnType<typeof make>>
     try {
       throwIfAborted(host.signal)
-      intended = await intendModel(host, id, isCut)
+      made = await make(isCut)
     } catch (error) {
       guard.left(call)
       throw error
     }
-    let answer: ModelAnswer
+    let answer: Answer
     try {
-      answer = await askModel(host, model, intended)
+      answer = await made.answer()
       guard.succeeded()
     } catch (error) {
       // The call was aborted midway: it stays in doubt, and is repeated under the same key.
@@ -136,9 +166,65 @@ async function callModel<Data>(
     } finally {
       guard.left(call)
     }
-    await writeAnswer(host, intended, answer)
+    await made.write(answer)
     return null
   }
+}
+
+/** Summarizes older turns until the next call has at most the agent's number of tokens. Otherwise a person decides. */
+async function fitContext<Data>(
+  host: TurnHost<Data>,
+  model: LanguageModel<Data>,
+  id: string,
+): Promise<AwaitedDecision | null> {
+  const { context, open, settings, tools } = host
+  if (!context || open.state.overruled === open.state.turn) return null
+  const call = { settings, toolDefinitions: toolDefinitions(tools, allowedTools(tools, settings)) }
+  const needed = () => tokensOf(context, call, contextOf(open.state))
+  const reaches = context.summarize === false ? [] : summaryReaches(open.state, context)
+  for (const through of reaches) {
+    if (needed() <= context.tokensMax) return null
+    await summarize(host, context.summarize || model, `${id}s${through}`, through)
+  }
+  const tokens = needed()
+  if (tokens <= context.tokensMax) return null
+  const reason = `the model call needs about ${tokens} tokens of at most ${context.tokensMax}`
+  const waiting: AwaitedDecision = { kind: 'handover', reason }
+  await open.write([entry('interrupted', waiting)], waits)
+  return waiting
+}
+
+/** The request repeats the beginning of earlier ones, tools included, so that the service's prompt cache serves it. */
+async function summarize<Data>(
+  host: TurnHost<Data>,
+  model: LanguageModel<Data>,
+  id: string,
+  through: number,
+): Promise<void> {
+  const { state } = host.open
+  const request: Message = { role: 'user', content: summaryRequest, turn: through }
+  const messages = [...contextOf(state, through), request]
+  const digest = digestOf(host.engine, 'summary', messages)
+  const call = { id, turn: state.turn, tool: 'summary', kind: 'model' as const, args: { through }, digest, attempt: 1 }
+  await repeatCall<Data, { readonly content: string; readonly usage: ModelAnswer['usage'] }>(host, id, {
+    // A summary has no effect outside: it is always repeated.
+    hold: () => null,
+    async make() {
+      const intended = await intend(host, { ...call, state: 'intended' }, 'none')
+      return {
+        async answer() {
+          const ask = { ...intended, id, partial: '', begun: null }
+          const answer = await askModel(host, model, ask, { messages, isShown: false })
+          return { content: summaryText(answer), usage: answer.usage }
+        },
+        write: ({ content, usage }) =>
+          host.open.write([
+            { type: '$effect.done', data: { id } },
+            entry('summarized', { id, through, content, ...(usage && { usage }) }),
+          ]),
+      }
+    },
+  })
 }
 
 /** A model call whose intent is recorded. */
@@ -165,9 +251,9 @@ async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolea
 
 /** The digest of the question as it is sent: another question at the same position has another key. */
 function questionDigest<Data>({ engine, open, tools, settings }: TurnHost<Data>): string {
-  const { messages, data, plan, notes } = open.state
+  const { data, plan, notes } = open.state
   // The attempt that returned a message is not part of the conversation.
-  const sent = [...messages.values()].map(({ attempt: _, ...message }) => message)
+  const sent = contextOf(open.state).map(({ attempt: _, ...message }) => message)
   const definitions = JSON.stringify(toolDefinitions(tools, allowedTools(tools, settings)))
   return digestOf(engine, 'model', [sent, data, plan, [...notes.values()], settings, definitions])
 }
@@ -189,6 +275,7 @@ async function askModel<Data>(
   host: TurnHost<Data>,
   model: LanguageModel<Data>,
   intended: IntendedCall,
+  sent: { readonly messages: readonly Message[]; readonly isShown: boolean } | null = null,
 ): Promise<ModelAnswer> {
   const { id, key, attempt, partial, begun } = intended
   const state = host.open.state as SessionState<Data>
@@ -198,7 +285,7 @@ async function askModel<Data>(
   const watch = new CallWatch(host.engine.clock, timeoutMs, host.signal, () => trace.alive())
   try {
     const made = model({
-      messages: [...state.messages.values()],
+      messages: sent?.messages ?? contextOf(state as SessionState<unknown>),
       data: state.data,
       plan: state.plan,
       notes: [...state.notes.values()],
@@ -211,9 +298,10 @@ async function askModel<Data>(
       isContinued: begun !== null,
       signal: watch.signal,
     })
-    return isStream(made)
-      ? await readStream(host, id, attempt, begun, made, watch)
-      : joined(begun, await watch.wait(made))
+    if (!isStream(made)) return joined(begun, await watch.wait(made))
+    const writer =
+      sent?.isShown === false ? new TextCollector() : new StreamWriter(host, id, begun ?? { attempt, text: '' })
+    return await readStream(writer, made, watch)
   } finally {
     trace.end()
     watch.end()
@@ -234,14 +322,10 @@ async function holdModel(host: CallHost, record: CallRecord): Promise<AwaitedDec
 
 /** Pieces are written as they arrive, a few at a time, so that readers, also after a reconnect, find them in history. */
 async function readStream(
-  host: CallHost,
-  id: string,
-  attempt: number,
-  begun: { readonly attempt: number; readonly text: string } | null,
+  writer: Pick<StreamWriter, 'add' | 'end' | 'abandon'>,
   parts: AsyncIterable<ModelPart>,
   watch: CallWatch,
 ): Promise<ModelAnswer> {
-  const writer = new StreamWriter(host, id, begun ?? { attempt, text: '' })
   let rest: Omit<Partial<ModelAnswer>, 'content'> = {}
   const iterator = parts[Symbol.asyncIterator]()
   try {
@@ -259,6 +343,21 @@ async function readStream(
     throw error
   }
   return { ...rest, content: await writer.end() }
+}
+
+/** The pieces of an answer that no reader sees. */
+class TextCollector {
+  #text = ''
+
+  async add(text: string): Promise<void> {
+    this.#text += text
+  }
+
+  async end(): Promise<string> {
+    return this.#text
+  }
+
+  async abandon(): Promise<void> {}
 }
 
 function joined(begun: { readonly text: string } | null, answer: ModelAnswer): ModelAnswer {

@@ -22,6 +22,9 @@ import { hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import { measure } from './measure.ts'
 
+export type { CatchUpOptions, SubscriptionStatus } from '../../engine/feed/subscription.ts'
+export { type ExportSessionsOptions, exportSessions, SessionExport } from './export-sessions.ts'
+
 export interface InstrumentOptions {
   /** Default: the global tracer and meter. */
   readonly tracer?: Tracer

@@ -2,10 +2,12 @@
 
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { agent } from 'reprise/agent'
 import { aggregate, Refused } from 'reprise/events'
 import { job, queueSource, text } from 'reprise/job'
-import type { Sink, Source } from 'reprise/pipeline'
+import { pipeline, type Sink, type Source, tableSink, valueSource } from 'reprise/pipeline'
 import type { Store } from 'reprise/store'
+import { type Transaction, table } from 'reprise/table'
 import {
   Crashed,
   checkHistories,
@@ -19,6 +21,7 @@ import {
   slowStore,
   sourceConformance,
   story,
+  TestKit,
   VirtualClock,
   WorkflowKit,
 } from 'reprise/testing'
@@ -66,10 +69,10 @@ export default [
     [
       'WorkflowKit.run',
       'WorkflowKit.result',
-      'WorkflowKit.now',
-      'WorkflowKit.until',
+      'TestKit.now',
+      'TestKit.until',
       'WorkflowKit.handle',
-      'WorkflowKit.close',
+      'TestKit.close',
     ],
     async () => {
       const kit = new WorkflowKit()
@@ -83,13 +86,13 @@ export default [
   ),
   example(
     [
-      'WorkflowKit.work',
-      'WorkflowKit.deploy',
-      'WorkflowKit.advance',
-      'WorkflowKit.settle',
-      'WorkflowKit.survive',
-      'WorkflowKit.crash',
-      'WorkflowKit.effect',
+      'TestKit.work',
+      'TestKit.deploy',
+      'TestKit.advance',
+      'TestKit.settle',
+      'TestKit.survive',
+      'TestKit.crash',
+      'TestKit.effect',
     ],
     async () => {
       const kit = new WorkflowKit()
@@ -109,6 +112,78 @@ export default [
       await kit.close()
     },
   ),
+  example(['TestKit.survive', 'TestKit.effect', 'TestKit.now', 'TestKit.close'], async () => {
+    const kit = new TestKit()
+    const began = kit.now()
+    let tries = 0
+    const flaky = job('flaky', {
+      source: ['a'],
+      key: String,
+      retry: { attempts: 3, backoff: '5m', backoffMax: '1h' },
+      each: () =>
+        kit.effect(() => {
+          tries += 1
+          if (tries < 3) throw new Error('busy')
+        }),
+    })
+    const { done } = await kit.survive((rp) => rp.run(flaky).result())
+    assert.equal(done, 1)
+    assert.ok(kit.now() - began >= 300_000)
+    await kit.close()
+  }),
+  example(
+    [
+      'TestKit.crash',
+      'TestKit.pause',
+      'TestKit.until',
+      'TestKit.advance',
+      'TestKit.settle',
+      'TestKit.work',
+      'TestKit.deploy',
+    ],
+    async () => {
+      const stock = table<number>('stock')
+      const kit = new TestKit({ work: [ship] })
+      await kit.survive(async (rp) => await (await rp.open(stock)).set('apples', 3))
+      kit.crash()
+      assert.equal(await kit.survive(async (rp) => (await rp.open(stock)).get('apples')), 3)
+      const paused = kit.pause('1m')
+      assert.equal(await kit.until(kit.rp.open(stock).then((open) => open.get('apples'))), 3)
+      await kit.advance('2m')
+      await paused
+      kit.work(ship)
+      kit.deploy(ship)
+      await kit.settle()
+      await kit.close()
+    },
+  ),
+  // Every model ends as without a crash, wherever its process dies.
+  example(['crashEverywhere'], async () => {
+    const stock = table<number>('stock')
+    const clerk = agent('clerk', { model: () => ({ content: 'hello' }) })
+    const sums = table<number>('sums')
+    const add = tableSink({
+      table: sums,
+      write: (tx: Transaction<number>, n: number) => void tx.set('sum', (tx.get('sum') ?? 0) + n),
+    })
+    const numbers = pipeline('numbers', (p) => void p.from('numbers', valueSource([1, 2])).to('sums', add))
+    const { undisturbed, crashes } = await crashEverywhere(
+      async (kit) => {
+        const copy = job('copy', { source: ['a', 'b'], key: String, each: () => kit.effect(() => undefined) })
+        const { failed } = await kit.survive((rp) => rp.run(copy).result())
+        await kit.survive(async (rp) => await (await rp.open(stock)).set('apples', 3))
+        const { content } = await kit.survive(async (rp) =>
+          (await rp.open(clerk, 's')).turn('hi', { key: 'request-1' }),
+        )
+        await kit.survive((rp) => rp.run(numbers).result())
+        const sum = await kit.survive(async (rp) => (await rp.open(sums)).get('sum'))
+        return { failed, content, sum, apples: await kit.survive(async (rp) => (await rp.open(stock)).get('apples')) }
+      },
+      { every: 5 },
+    )
+    for (const { outcome } of crashes) assert.deepEqual(outcome, undisturbed)
+    assert.deepEqual(undisturbed, { failed: 0, content: 'hello', sum: 3, apples: 3 })
+  }),
   example(['crashEverywhere', 'Crashed'], async () => {
     const { undisturbed, crashes } = await crashEverywhere(async (kit) => {
       return await kit.result(await kit.run(ship, 'o-7', { id: '1' }))
@@ -116,7 +191,7 @@ export default [
     for (const { outcome } of crashes) assert.equal(outcome, undisturbed)
     console.assert(new Crashed() instanceof Error)
   }),
-  example(['WorkflowKit.pause'], async () => {
+  example(['TestKit.pause'], async () => {
     const kit = new WorkflowKit()
     const run = await kit.run(ship, 'o-7', { id: '1' })
     // Another process starts meanwhile; the first continues as a zombie, and its writes are refused.

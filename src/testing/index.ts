@@ -10,15 +10,8 @@ export { type SourceHarness, type SourceWorld, sourceConformance } from './pipel
 export { type FakeMessage, FakeQueue, type FakeQueueOptions } from './queue/fake-queue.ts'
 export { type QueueHarness, type QueueWorld, queueConformance } from './queue/queue-kit.ts'
 export { type Slowness, slowStore } from './slow-store.ts'
+export { Crashed, type CrashPoint, type Disturbance, type KitOptions, TestKit } from './test-kit.ts'
 export { VirtualClock } from './virtual-clock.ts'
-export {
-  Crashed,
-  type CrashPoint,
-  checkHistories,
-  type Disturbance,
-  type KitArguments,
-  type KitOptions,
-  WorkflowKit,
-} from './workflow.ts'
+export { checkHistories, type KitArguments, WorkflowKit } from './workflow.ts'
 export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'
 export { type Answers, type Story, type StoryOutcome, story } from './workflow-story.ts'

@@ -1,7 +1,8 @@
 // Crash tests: runs a program once undisturbed, then once for each point at which its process can die; each time it must end
 // the same way. The program returns the value to compare.
 
-import { type CrashPoint, type KitOptions, WorkflowKit } from './workflow.ts'
+import type { CrashPoint, KitOptions } from './test-kit.ts'
+import { WorkflowKit } from './workflow.ts'
 
 export interface CrashSweep<Outcome> {
   readonly undisturbed: Outcome

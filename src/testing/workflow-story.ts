@@ -4,7 +4,8 @@
 import type { Duration } from '../core/duration.ts'
 import type { Branch, LoopContext, StepCall, StepOptions, WorkflowContext } from '../layers/workflow/context.ts'
 import { type WorkflowDefinition, workflow } from '../layers/workflow/definition.ts'
-import { type KitArguments, type KitOptions, WorkflowKit } from './workflow.ts'
+import type { KitOptions } from './test-kit.ts'
+import { type KitArguments, WorkflowKit } from './workflow.ts'
 
 /** The answer of a step: a value, an error to throw, or a function that decides. Other steps run as usual. */
 export type Answers = Readonly<Record<string, unknown>>

@@ -27,7 +27,7 @@ export const listOptions = {
 } as const
 export const logOption = value(
   'FORMAT',
-  'json: requests and errors, as JSON lines on stderr; text: errors (default); none',
+  'json: requests, work and errors, as JSON lines on stderr; text: errors (default); none',
 )
 export const yes = flag('skip the confirmation', 'y')
 export const initOptions = {

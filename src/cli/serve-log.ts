@@ -1,4 +1,5 @@
-// The log of `reprise serve` and `reprise dev`, on stderr. json: one row per request and per error. text: errors, in words.
+// The log of `reprise serve`, `reprise dev` and `reprise work`, on stderr. json: one row per request, error, and event of the
+// work in this process. text: errors, in words.
 // A row carries names of tokens, never a token.
 
 import { isReprise, RepriseError } from '../core/errors.ts'
@@ -8,6 +9,7 @@ import { problemPrinter } from './action-report.ts'
 import { type Options, text } from './command.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
+import { logWork } from './work-log.ts'
 
 export type LogFormat = 'json' | 'text' | 'none'
 
@@ -38,9 +40,11 @@ export class ServeLog {
   }
 
   /** Logs the problems of this engine: of its work, and of requests that failed unexpectedly. */
-  follow({ events }: Reprise): void {
+  follow(engine: Reprise): void {
+    const { events } = engine
     if (this.#format === 'none') return
     if (this.#format === 'json') {
+      logWork(engine, this.#output)
       events.on('problem', ({ where, error }) => this.#error(where, error))
       return
     }

@@ -27,7 +27,13 @@ export const execution: readonly CommandRow[] = [
     summary: 'execute the due work of a module until interrupted',
     details:
       'Executes workflows, schedules, queues, jobs, consumers, projections and process managers that the module exports.',
-    options: workOptions,
+    options: {
+      ...workOptions,
+      log: value(
+        'FORMAT',
+        'json: runs, steps, items and errors, as JSON lines on stderr; text: errors (default); none',
+      ),
+    },
     store: 'create',
     load: () => import('../commands/work.ts'),
   },

@@ -14,12 +14,19 @@ import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { workFlags } from '../run-flags.ts'
+import { logFormat, ServeLog } from '../serve-log.ts'
 
-const work: Command = async ({ engine, args, options, output }) => {
+const work: Command = async ({ engine, args, options, output, isVerbose }) => {
+  const format = logFormat(options)
   const [file, ...names] = args as [string, ...string[]]
   const chosen = choose(await loadModule(file), names, file)
   // A definition named explicitly is refused if it cannot be worked on.
-  return await workOn(engine, chosen, output, { file: names.length === 0 ? file : null, options: workFlags(options) })
+  const log = format === 'text' ? null : new ServeLog(format, output, isVerbose)
+  return await workOn(engine, chosen, output, {
+    file: names.length === 0 ? file : null,
+    options: workFlags(options),
+    log,
+  })
 }
 
 export default work
@@ -29,16 +36,19 @@ interface WorkOn {
   readonly file?: string | null
   /** Only for pipelines. */
   readonly options: PipelineWorkOptions
+  /** Default: problems are printed in words. */
+  readonly log?: ServeLog | null
 }
 
 export async function workOn(
   engine: Reprise,
   definitions: readonly Workable[],
   output: Output,
-  { file = null, options }: WorkOn,
+  { file = null, options, log = null }: WorkOn,
 ): Promise<number> {
   const interruption = onInterrupt(output, 'finishing the work in flight', { waitsFor: () => inHand(engine) })
-  const off = engine.events.on('problem', problemPrinter(output))
+  log?.follow(engine)
+  const off = log ? () => undefined : engine.events.on('problem', problemPrinter(output))
   try {
     const taken = file === null ? definitions : takeUp(engine, definitions, file, output, options)
     if (taken === definitions || taken.length === 0) workWith(engine, definitions, options)

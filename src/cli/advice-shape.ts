@@ -23,6 +23,12 @@ export interface Answers {
   readonly scope: Scope
   readonly about: About
   readonly budget: string
+  /** The work that may be lost, as a duration, or any. */
+  readonly loss: string
+  /** How much checkpoints may cost: as little as the budgets allow, or more for a fast recovery. */
+  readonly cost: 'least' | 'fast'
+  /** How long history is kept: all, needed, or a duration. */
+  readonly retention: string
   readonly effects: boolean
 }
 

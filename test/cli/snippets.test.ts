@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { advices, advise } from '../../src/cli/advice.ts'
 import type { Answers } from '../../src/cli/advice-shape.ts'
+import { policyFor, vectorFor } from '../../src/cli/advice-vector.ts'
 import { templates } from '../../src/cli/templates.ts'
 import { cli, workFolder } from './support.ts'
 
@@ -17,10 +18,11 @@ describe('advice', () => {
     ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results', 'files'] as const),
     ...(['desired', 'settings', 'program'] as const),
   ]
+  const common = { budget: '2s', loss: '1m', cost: 'least', retention: 'all', effects: true } as const
   const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
     (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>
       (['one', 'machine', 'many'] as const).flatMap((scope) =>
-        about.map((what) => ({ truth, captures, scope, about: what, budget: '2s', effects: true })),
+        about.map((what) => ({ truth, captures, scope, about: what, ...common })),
       ),
     ),
   )
@@ -55,6 +57,36 @@ describe('advice', () => {
     const ids = new Set(every.map((answers) => advise(answers).id))
     expect([...ids].sort()).toEqual(advices.map((advice) => advice.id).sort())
     for (const answers of every) expect(advise(answers).watch.length).toBeGreaterThan(1)
+  })
+
+  it('D5: has the five axes, and a policy that keeps what was asked for', () => {
+    for (const answers of every) {
+      expect(Object.keys(vectorFor(answers))).toEqual(['authority', 'captured', 'scope', 'economics', 'replay'])
+    }
+    const [some] = every
+    expect(policyFor(some!)).toEqual({
+      checkpoint: { recoverWithin: '2s', loseAtMost: '1m' },
+      retain: { checkpoints: 3, history: 'all' },
+    })
+    expect(policyFor({ ...some!, loss: 'any', cost: 'fast', retention: '30d' })).toEqual({
+      checkpoint: { recoverWithin: '2s', every: 100 },
+      retain: { checkpoints: 3, history: { for: '30d' } },
+    })
+    expect(() => policyFor({ ...some!, retention: 'zz' })).toThrow(/--retention/)
+    expect(() => policyFor({ ...some!, loss: 'zz' })).toThrow(/loseAtMost/)
+  })
+
+  it('D5: measures the advised policy and its alternatives', async () => {
+    const { stdout } = await cli(['advise', '--measure', '--cost', 'fast', '--json'], { cwd: folder.path })
+    const { costs } = JSON.parse(stdout)
+    expect(costs).toHaveLength(4)
+    const [advised, none, , every100] = costs
+    expect(none.checkpoints).toBe(0)
+    expect(advised.checkpoints).toBeGreaterThan(0)
+    expect(every100.checkpoints).toBeGreaterThan(0)
+    for (const { msPerEntry, bytesPerEntry, recoveryMs } of costs) {
+      expect([msPerEntry, bytesPerEntry, recoveryMs].every((figure) => figure > 0)).toBe(true)
+    }
   })
 
   /** The effect that the code must have, according to its title. */

@@ -2,13 +2,16 @@
 
 import { toMs } from '../../core/duration.ts'
 import { advise } from '../advice.ts'
-import type { About, Captures, Scope, Truth } from '../advice-shape.ts'
+import { type MeasuredPolicy, measurePolicies } from '../advice-costs.ts'
+import type { About, Answers, Captures, Scope, Truth } from '../advice-shape.ts'
+import { policyFor, vectorFor } from '../advice-vector.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+import type { Output } from '../output.ts'
 import { Prompt } from '../prompt.ts'
 
 interface Question {
-  readonly option: 'about' | 'truth' | 'captures' | 'scope' | 'budget'
+  readonly option: 'about' | 'truth' | 'captures' | 'scope' | 'budget' | 'loss' | 'cost' | 'retention'
   readonly words: string
   readonly choices: readonly (readonly [string, string])[]
   readonly otherwise: string
@@ -66,6 +69,22 @@ const questions: readonly Question[] = [
     otherwise: 'one',
   },
   { option: 'budget', words: 'How long may recovery take?', choices: [], otherwise: '2s' },
+  { option: 'loss', words: 'How much work may be lost, as a duration? (any: no limit)', choices: [], otherwise: 'any' },
+  {
+    option: 'cost',
+    words: 'What may checkpoints cost?',
+    choices: [
+      ['least', 'as little as these budgets allow'],
+      ['fast', 'more, so that a recovery is as short as possible'],
+    ],
+    otherwise: 'least',
+  },
+  {
+    option: 'retention',
+    words: 'How long is history kept? (all, needed, or a duration)',
+    choices: [],
+    otherwise: 'all',
+  },
 ]
 
 const command: Command = async ({ options, output, stdin }) => {
@@ -77,20 +96,34 @@ const command: Command = async ({ options, output, stdin }) => {
     prompt?.close()
   }
   toMs(answers.budget!, '--budget')
-  const advice = advise({
+  const given: Answers = {
     about: answers.about as About,
     truth: answers.truth as Truth,
     captures: answers.captures as Captures,
     scope: answers.scope as Scope,
     budget: answers.budget!,
+    loss: answers.loss!,
+    cost: answers.cost as Answers['cost'],
+    retention: answers.retention!,
     effects: flag(options, 'effects'),
-  })
-  output.result({ answers: { ...answers, effects: flag(options, 'effects') }, advice }, () => {
+  }
+  const advice = advise(given)
+  const policy = policyFor(given)
+  const vector = vectorFor(given)
+  const costs = flag(options, 'measure') ? await measurePolicies(policy.checkpoint) : null
+  output.result({ answers: given, advice, vector, policy, costs }, () => {
     const { bold, dim } = output.colours
     output.line(`${bold(advice.title)} ${dim(advice.id)}`)
     output.lines(`\n${advice.why}\n`)
     output.line(bold('Watch for'))
     for (const line of advice.watch) output.line(`- ${line}`)
+    output.line(bold('Axes'))
+    for (const [axis, { is, because }] of Object.entries(vector)) output.line(`- ${axis}: ${is}: ${because}`)
+    output.line(bold('Policy'))
+    output.line(`- checkpoint: ${JSON.stringify(policy.checkpoint)}`)
+    output.line(`- retain: ${JSON.stringify(policy.retain)}`)
+    if (costs) showCosts(output, costs)
+    else output.note('reprise advise --measure measures this policy and its alternatives on this machine')
     output.lines(`\n${bold('Code')}\n`)
     output.lines(advice.code)
   })
@@ -111,6 +144,20 @@ const command: Command = async ({ options, output, stdin }) => {
     if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is not one of ${valid.join(', ')}`)
     return answer
   }
+}
+
+function showCosts(output: Output, costs: readonly MeasuredPolicy[]): void {
+  output.table(
+    ['POLICY', 'PER ENTRY', 'BYTES PER ENTRY', 'CHECKPOINTS', 'RECOVERY'],
+    costs.map(({ name, msPerEntry, bytesPerEntry, checkpoints, recoveryMs }) => [
+      name,
+      `${msPerEntry.toFixed(3)} ms`,
+      String(bytesPerEntry),
+      String(checkpoints),
+      `${recoveryMs.toFixed(1)} ms`,
+    ]),
+  )
+  output.note('2,000 entries of 100 bytes over 500 keys, in a SQLite file on this machine')
 }
 
 export default command

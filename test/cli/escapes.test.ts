@@ -152,6 +152,8 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   download: [[evil, evil]],
   mcp: [['--url', `sqlite:${evil}`]],
   state: [['get', evil, evil, evil]],
+  resource: [['ls'], ['ls', evil], ['get', evil, evil], ['apply', 'sites', evil], [evil]],
+  config: [['ls'], ['get', evil], ['apply', 'routes', evil], [evil]],
   work: [[evil]],
   resume: [[evil]],
   lint: [[evil]],

@@ -69,6 +69,12 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const subscription: import('reprise/workflow').WorkflowDefinition<{ plan: string }, string>",
     'declare const input: { plan: string }',
     "declare const assert: typeof import('node:assert/strict')",
+    "declare const nightly: import('reprise/job').JobDefinition<{ id: string }>",
+    "declare const stock: import('reprise/table').TableDefinition<number>",
+    "declare const clerk: import('reprise/agent').AgentDefinition<null>",
+    "declare const revenue: import('reprise/pipeline').PipelineDefinition",
+    "import { job } from 'reprise/job'",
+    "import { crashEverywhere, TestKit } from 'reprise/testing'",
   ],
   'docs/guides/events.md': [
     account,

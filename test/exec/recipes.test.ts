@@ -44,7 +44,7 @@ it('C12: a program on a spot machine is captured at the notice, and resumes on t
   onTestFinished(() => void server.close())
   const env = { NOTICE: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, NOTICE_EVERY: '0.2', ID: 'sum' }
   const first = start('spot.sh', countTo(1_000_000), cwd, env)
-  await until(() => /: captured \d/.test(first.said()))
+  await until(() => /: captured \d+: 1 file/.test(first.said()))
   isTaken = true
   expect(await first.ended).not.toBe(0)
   expect(first.said()).toContain('the machine will be taken away')
@@ -68,7 +68,7 @@ it('C12: a SLURM job whose time is over is captured, and queued again under its 
     STATE: join(cwd, 'state'),
   }
   const first = start('slurm.sh', countTo(1_000_000), cwd, env)
-  await until(() => /: captured \d/.test(first.said()))
+  await until(() => /: captured \d+: 1 file/.test(first.said()))
   first.child.kill('SIGTERM')
   expect(await first.ended, first.said()).toBe(0)
   expect(readFileSync(join(cwd, 'asked'), 'utf8')).toBe('requeue 7\n')

@@ -24,6 +24,7 @@ export const few = job('few', {
 export const fewer = job('fewer', { source: ['a'], each: () => undefined })
 `,
   )
+  writeFileSync(join(folder.path, 'plain.mjs'), 'export const x = 1\n')
   writeFileSync(join(folder.path, 'broken.mjs'), 'export const x = \n')
   writeFileSync(join(folder.path, 'garbage.rp'), 'garbage')
   for (const name of ['few', 'fewer']) await cli(['run', 'few.mjs', name, '--report', 'none'], at)
@@ -71,7 +72,7 @@ describe('a wrong command', () => {
     [['redrive', 'few', 'c', '--item', '{bad'], 2, 'USAGE'],
     [['signal', 'few', 'go'], 2, 'INVALID_ARGUMENT'],
     [['card', 'nope'], 4, 'NOT_FOUND'],
-    [['check', 'few.mjs'], 4, 'NOT_FOUND'],
+    [['check', 'plain.mjs'], 4, 'NOT_FOUND'],
     [['run', 'few.mjs'], 2, 'USAGE'],
     [['run', 'few.mjs', 'nope'], 4, 'NOT_FOUND'],
     [['run', 'few.mjs', 'few', '--input', '{bad'], 2, 'USAGE'],

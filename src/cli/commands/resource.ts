@@ -57,15 +57,15 @@ async function ls(invocation: Invocation, [kind]: readonly string[]): Promise<nu
 }
 
 async function kinds(engine: Reprise, output: Output): Promise<number> {
-  const found: { kind: string; timeline: string; revision: number }[] = []
+  const found: { kind: string; timeline: string; entries: number }[] = []
   for await (const { timeline, seq } of hostOf(engine).each({ prefix: 'resource/' })) {
-    found.push({ kind: idBelow('resource/', timeline) ?? timeline, timeline, revision: seq })
+    found.push({ kind: idBelow('resource/', timeline) ?? timeline, timeline, entries: seq })
   }
   output.result(found, () => {
     if (found.length === 0) return output.note('no resources')
     return output.table(
-      ['KIND', 'REVISION'],
-      found.map(({ kind, revision }) => [kind, String(revision)]),
+      ['KIND', 'CHANGES'],
+      found.map(({ kind, entries }) => [kind, String(entries)]),
     )
   })
   return exit.ok
@@ -187,8 +187,9 @@ async function revisionsOf(invocation: Invocation, kind: string, name: string) {
   const { revision: end } = await handle.list({ limit: 1 })
   const head = await invocation.engine.head(handle.coordinate.timeline)
   const found: (Pick<ResourceObject, 'spec' | 'labels' | 'annotations'> & { revision: number; type: string })[] = []
-  const from = head?.floor ?? 0
-  if (end <= from) return found
+  // A revision is a position in history, counted from the era of the store.
+  const from = head && head.floor > 0 ? end - (head.seq - head.floor) : 0
+  if (!head || head.seq === head.floor) return found
   for await (const event of handle.watch({ from, prefix: name, bookmarks: '100ms' })) {
     if (event.type !== 'bookmark' && event.object.name === name) {
       const { spec, labels, annotations } = event.object

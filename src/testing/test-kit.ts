@@ -331,7 +331,7 @@ export class TestKit {
   /** With runs in memory, the next timer; if all of them sleep, directly the first wakeup. */
   async #nextAt(onlyWork = false): Promise<number | null> {
     const { live } = workflowHostOf(hostOf(this.#engine))
-    if (live > 0 || this.#inFlight > 0 || hostOf(this.#engine).worker.inHand().length > 0) return this.clock.nextAt()
+    if (live > 0 || this.#inFlight > 0 || this.#otherCalls().length > 0) return this.clock.nextAt()
     const store = this.#store
     const kinds = ['workflow/', 'workflow-queue/', 'workflow-schedule/']
     const heads = (await Promise.all(kinds.map((prefix) => store.timelines({ prefix, limit: 10_000 })))).flat()
@@ -351,8 +351,15 @@ export class TestKit {
   #callsInFlight(): string {
     const host = hostOf(this.#engine)
     const { calls, callsStarted } = workflowHostOf(host)
-    const others = host.worker.inHand().map(({ timeline, what, since }) => `${timeline} ${what} ${since}`)
+    const others = this.#otherCalls().map(({ timeline, what, since }) => `${timeline} ${what} ${since}`)
     return [...(calls > 0 ? [String(callsStarted)] : []), ...others].join()
+  }
+
+  /** Steps of workflows are counted by their host. */
+  #otherCalls() {
+    return hostOf(this.#engine)
+      .worker.inHand()
+      .filter(({ timeline }) => !timeline.startsWith('workflow'))
   }
 
   /** Waits until nothing more happens. Steps that do real work are given real time. */

@@ -66,14 +66,7 @@ export default [
     assert.equal(stopped.result, undefined)
   }),
   example(
-    [
-      'WorkflowKit.run',
-      'WorkflowKit.result',
-      'TestKit.now',
-      'TestKit.until',
-      'WorkflowKit.handle',
-      'TestKit.close',
-    ],
+    ['WorkflowKit.run', 'WorkflowKit.result', 'TestKit.now', 'TestKit.until', 'WorkflowKit.handle', 'TestKit.close'],
     async () => {
       const kit = new WorkflowKit()
       const began = kit.now()

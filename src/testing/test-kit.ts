@@ -2,6 +2,7 @@
 // chosen point and restart. It needs no test runner; everything is real except time and the store.
 
 import { type Duration, toMs } from '../core/duration.ts'
+import { isWithin } from '../core/history/scope.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Store } from '../core/store/ports.ts'
 import { createEngine } from '../engine/api/open.ts'
@@ -359,7 +360,7 @@ export class TestKit {
   #otherCalls() {
     return hostOf(this.#engine)
       .worker.inHand()
-      .filter(({ timeline }) => !timeline.startsWith('workflow'))
+      .filter(({ timeline }) => !isWithin('workflow/', timeline))
   }
 
   /** Waits until nothing more happens. Steps that do real work are given real time. */

@@ -88,7 +88,7 @@ export const redrive: Command = async ({ engine, args, options, output }) => {
   output.result({ redriven, missing }, () => {
     const name = given.replace(/^job\//, '')
     const kind = hostOf(engine).models.find(head!.timeline)?.kind ?? ''
-    const words = `${count(redriven.length, 'item')} will be tried again: reprise resume ${name}, or run the job`
+    const words = `${count(redriven.length, 'item')} will be retried: reprise resume ${name}, or run the job`
     output.line(runByThemselves.has(kind) ? sentence : words)
     if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
   })

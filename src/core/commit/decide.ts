@@ -146,13 +146,13 @@ function make(view: CommitView, timeline: TimelineId, take: Take | undefined): H
 
 function checkGuard({ timeline, life, epoch, seq, digest }: Guard, head: HeadFacts): void {
   if (life !== undefined && head.life !== life) {
-    throw new Refused('FENCED', `${timeline} is in life ${head.life}, but the commit was made for life ${life}`)
+    throw new Refused('FENCED', `${timeline} is in life ${head.life}, the commit was made for life ${life}`)
   }
   if (head.epoch !== epoch) {
-    throw new Refused('FENCED', `${timeline} is at epoch ${head.epoch}, but the commit was made under ${epoch}`)
+    throw new Refused('FENCED', `${timeline} is at epoch ${head.epoch}, the commit was made under ${epoch}`)
   }
   if (seq !== undefined && head.seq !== seq) {
-    throw new Refused('CONFLICT', `${timeline} is at sequence ${head.seq}, but the commit expected ${seq}`)
+    throw new Refused('CONFLICT', `${timeline} is at sequence ${head.seq}, the commit expected ${seq}`)
   }
   if (digest !== undefined && !equalBytes(head.digest, digest)) {
     throw new Refused('CONFLICT', `${timeline} has another history up to ${head.seq} than the commit expected`)

@@ -126,7 +126,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['resource', ['get', 'sites', 'web']],
   ['resource', ['watch', 'sites', '--once']],
   ['resource', ['history', 'sites', 'web']],
-  ['resource', ['rollback', 'sites', 'web', '--to', '1', '--yes']],
+  ['resource', ['rollback', 'sites', 'web', '--to', String(Number.MAX_SAFE_INTEGER), '--yes']],
   ['resource', ['delete', 'sites', 'web', '--yes']],
   ['config', ['apply', 'routes', '{"upstream":"a"}']],
   ['config', ['apply', 'routes', '{"upstream":"b"}', '--stages', '0.5,1']],

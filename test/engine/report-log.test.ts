@@ -120,7 +120,7 @@ it('keeps a failed checkpoint and a fallback to an older one, with the reason', 
     () => kinds(second, 'fallback'),
     (all) => all.length > 0,
   )
-  expect(fallback!.what).toMatch(/from the checkpoint at 1.*passed over 2/)
+  expect(fallback!.what).toMatch(/from the checkpoint at 1.*skipped 2/)
   await second.close()
 })
 

@@ -86,7 +86,7 @@ onEveryStore('evolution', (world) => {
     const next = await w.engine()
     const b = await next.open(stock2, 'x')
     expect(b.recovery).toMatchObject({ checkpoint: null, entriesReplayed: 9 })
-    expect(b.recovery.skipped[0]!.why).toContain('this code is 2')
+    expect(b.recovery.skipped[0]!.why).toContain('this code is version 2')
     await expect
       .poll(async () => (await next.checkpoints('events/stock/x')).some((each) => each.foldVersion === '2'))
       .toBe(true)

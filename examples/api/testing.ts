@@ -141,7 +141,7 @@ export default [
       kit.crash()
       assert.equal(await kit.survive(async (rp) => (await rp.open(stock)).get('apples')), 3)
       const paused = kit.pause('1m')
-      assert.equal(await kit.until(kit.rp.open(stock).then((open) => open.get('apples'))), 3)
+      assert.equal(await kit.until(kit.rp.open(stock, undefined, { wait: '5m' }).then((open) => open.get('apples'))), 3)
       await kit.advance('2m')
       await paused
       kit.work(ship)

@@ -73,8 +73,7 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const stock: import('reprise/table').TableDefinition<number>",
     "declare const clerk: import('reprise/agent').AgentDefinition<null>",
     "declare const revenue: import('reprise/pipeline').PipelineDefinition",
-    "import { job } from 'reprise/job'",
-    "import { crashEverywhere, TestKit } from 'reprise/testing'",
+    "declare const job: typeof import('reprise/job').job",
   ],
   'docs/guides/events.md': [
     account,
@@ -145,6 +144,7 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const post: { send(text: string, key: string): Promise<void> }',
     "declare const callModel: (...given: readonly unknown[]) => Promise<import('reprise/agent').ModelAnswer>",
     "declare const session: import('reprise/agent').Session<{ order: string }>",
+    "declare const claude: import('reprise/agent').LanguageModel<null>",
   ],
   'docs/guides/langgraph.md': [
     "declare const builder: { compile(options: { checkpointer: import('@langchain/langgraph-checkpoint').BaseCheckpointSaver }): unknown }",

@@ -47,7 +47,7 @@ it('asks before it rolls back, and takes no for an answer', () => {
 })
 
 it('advise asks its questions one after another', () => {
-  const ran = terminal(`${reprise} advise`, 'anything\nhistory\nexecution\none\n1s\n')
+  const ran = terminal(`${reprise} advise`, 'anything\nhistory\nexecution\none\n1s\nany\nleast\nall\n')
   if (!ran) return
   expect(ran.text).toContain('What is authoritative?')
   expect(ran.text).toContain('a workflow (replay)')

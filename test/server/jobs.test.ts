@@ -61,6 +61,9 @@ it('redriven items of a finished job are tried by the worker, also after it was 
   await client.insist(`${path}/redrive`, { keys: ['gone'] }, 'redrive-1')
   await expect.poll(async () => ((await letterAt()) ?? 0) > before, wait).toBe(true)
   await expect.poll(shown, wait).toMatchObject({ status: 'completed', done: 2, dead: 1, round: 1 })
+  // A process that dies before it has released the job leaves the request to the next worker.
+  const owner = async () => (await client.insist('/v1/timelines?prefix=job/papers')).timelines[0].owner
+  await expect.poll(owner, wait).toBeNull()
   await first.kill()
   writeFileSync(join(place.folder, 'found'), '')
   const reader = await startServe(place, cleanups)

@@ -57,6 +57,8 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   dev: 'is the server',
   mcp: 'is a server for other clients, of the same operations',
   check: 'needs code that the server does not run',
+  resource: 'is served by the routes of Kubernetes and by typed clients',
+  config: 'is served by the stream of configurations; a rollout is a decision for a person at the machine',
   lint: 'reads code that the server does not run',
   advise: 'asks a person',
   completion: 'is for a shell',

@@ -40,7 +40,7 @@ export const processes: readonly CommandRow[] = [
   },
   {
     usage: 'resource ls|get|apply|delete|watch|history|rollback …',
-    summary: 'read, apply and follow the objects of a kind',
+    summary: 'list and apply objects of a kind, and watch them',
     details:
       'ls [KIND], get KIND NAME, apply KIND FILE (JSON, - for standard input), delete KIND NAME, watch KIND, history KIND NAME, rollback KIND NAME --to REVISION.',
     options: {
@@ -57,8 +57,8 @@ export const processes: readonly CommandRow[] = [
     load: () => import('../commands/resource.ts'),
   },
   {
-    usage: 'config ls|get|status|apply|watch|history|rollback|pause|resume|withdraw …',
-    summary: 'read, set and follow pushed configuration, and steer its rollouts',
+    usage: 'config ls|get|status|apply|watch|history|rollback|pause|resume|…',
+    summary: 'list and apply pushed configuration, and act on its rollouts',
     details:
       'ls, get NAME, status NAME, apply NAME FILE (JSON, - for standard input), watch NAME, history NAME, rollback NAME [--to VERSION]; pause, resume, withdraw NAME VERSION.',
     options: {
